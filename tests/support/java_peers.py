@@ -20,12 +20,14 @@ NAMES = ("Backend", "Client", "Plane")
 FOLDER = Path(__file__).parents[2] / ".peers" / "java"
 # A program that lives for seconds gains nothing by the second compiler, and several begin at once on two cores.
 OPTIONS = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto")
-# What is off in grpc-java 1.85: further addresses of endpoints, policies that are kept for 15 minutes, Happy Eyeballs.
+# What is off in grpc-java 1.85: further addresses of endpoints, policies that are kept for 15 minutes, Happy Eyeballs,
+# metrics of a cluster's own in weights.
 AS_WE_DO = {
     "GRPC_EXPERIMENTAL_XDS_DUALSTACK_ENDPOINTS": "true",
     "GRPC_EXPERIMENTAL_ENABLE_PRIORITY_LB_CHILD_POLICY_CACHE": "true",
     "GRPC_EXPERIMENTAL_ENABLE_NEW_PICK_FIRST": "true",
     "GRPC_PF_USE_HAPPY_EYEBALLS": "true",
+    "GRPC_EXPERIMENTAL_WRR_CUSTOM_METRICS": "true",
 }
 
 

@@ -94,8 +94,8 @@ def summed(reports: Iterable[Any], *, by_zone: bool = True) -> dict[str, dict[An
     """What all the reports say together of each cluster, of each of its zones or of all of them together."""
     sums: dict[str, Counter[Any]] = {}
     for report in reports:
-        for name, stats in report.clusters.items():
-            into = sums.setdefault(f"{name} {stats.cluster_service_name}", Counter())
+        for cluster, stats in report.clusters.items():
+            into = sums.setdefault(f"{cluster} {stats.cluster_service_name}", Counter())
             into["dropped"] += stats.total_dropped_requests
             for dropped in stats.dropped_requests:
                 into["dropped", dropped.category] += dropped.dropped_count
@@ -105,6 +105,10 @@ def summed(reports: Iterable[Any], *, by_zone: bool = True) -> dict[str, dict[An
                 into[zone, "successful"] += each.total_successful_requests
                 into[zone, "failed"] += each.total_error_requests
                 for metric in each.load_metric_stats:
-                    into[zone, metric.metric_name] += metric.num_requests_finished_with_metric
                     into[zone, metric.metric_name, "sum"] += metric.total_metric_value
+                    if metric.metric_name.startswith("named_metrics."):
+                        into[zone, metric.metric_name] += metric.num_requests_finished_with_metric
+                # grpc-java has these among the others, and in grpcio their count has those of 0 too.
+                for name in ("cpu_utilization", "mem_utilization", "application_utilization"):
+                    into[zone, name, "sum"] += getattr(each, name).total_metric_value
     return {name: {key: value for key, value in sums[name].items() if value} for name in sorted(sums)}

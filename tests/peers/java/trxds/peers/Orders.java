@@ -128,27 +128,30 @@ final class Orders {
 
   private static Outcome makeAll(ManagedChannel channel, CallOrder call, Limits limits) throws Exception {
     if (call.atOnce == 1) {
-      return make(channel, call, limits);
+      return start(channel, call, limits).call();
     }
-    ExecutorService callers = Executors.newFixedThreadPool(call.atOnce);
-    List<Callable<Outcome>> tasks = new ArrayList<>();
+    // One after the other, for the threads of two calls may see that there is room for one.
+    List<Callable<Outcome>> started = new ArrayList<>();
     for (int number = 0; number < call.atOnce; number++) {
-      tasks.add(() -> make(channel, call, limits));
+      started.add(start(channel, call, limits));
     }
-    List<Outcome> found = all(callers, tasks);
-    callers.shutdown();
+    List<Outcome> found = new ArrayList<>();
+    for (Callable<Outcome> each : started) {
+      found.add(each.call());
+    }
     String codes = found.stream().map(Outcome::code).sorted().collect(Collectors.joining(", "));
     var messages = new TreeSet<>(found.stream().map(Outcome::message).toList());
     return new Outcome(codes, String.join(", ", messages), List.of(), List.of(), List.of(), 0);
   }
 
-  private static Outcome make(ManagedChannel channel, CallOrder order, Limits limits) throws Exception {
+  /** Start the call; what is returned waits for its end. */
+  private static Callable<Outcome> start(ManagedChannel channel, CallOrder order, Limits limits) {
     long began = System.nanoTime();
     Metadata sent;
     try {
       sent = metadata(order.metadata);
     } catch (IllegalArgumentException error) {
-      return new Outcome("REFUSED", error.toString(), List.of(), List.of(), List.of(), 0);
+      return () -> new Outcome("REFUSED", error.toString(), List.of(), List.of(), List.of(), 0);
     }
     var initial = new AtomicReference<Metadata>();
     var trailing = new AtomicReference<Metadata>();
@@ -163,11 +166,13 @@ final class Orders {
       case "client_stream" -> sendAll(messages, ClientCalls.asyncClientStreamingCall(call, replies));
       default -> sendAll(messages, ClientCalls.asyncBidiStreamingCall(call, replies));
     }
-    Status status = order.timeout == null ? replies.end.get() : replies.endWithin(order.timeout + 1);
-    boolean isLost = !status.isOk() && typeOf(order.kind).serverSendsOneMessage();
-    return new Outcome(
-        status.getCode().name(), status.getDescription() == null ? "" : status.getDescription(),
-        texts(initial.get()), texts(trailing.get()), isLost ? List.of() : replies.found, (System.nanoTime() - began) / 1e9);
+    return () -> {
+      Status status = order.timeout == null ? replies.end.get() : replies.endWithin(order.timeout + 1);
+      boolean isLost = !status.isOk() && typeOf(order.kind).serverSendsOneMessage();
+      return new Outcome(
+          status.getCode().name(), status.getDescription() == null ? "" : status.getDescription(),
+          texts(initial.get()), texts(trailing.get()), isLost ? List.of() : replies.found, (System.nanoTime() - began) / 1e9);
+    };
   }
 
   private static void sendAll(List<byte[]> messages, StreamObserver<byte[]> requests) {
