@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import trustme
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, load_pem_private_key
 from support.grpcio import grpcio_server
 from support.two_clients import Order, outcomes
 
@@ -65,20 +66,45 @@ async def test_grpc_go_accepts_the_same_certificates(tmp_path: Path) -> None:
     assert await found("ours", cases, tmp_path) == await found("grpc-go", cases, tmp_path)
 
 
+# Only what a certificate has literally, in grpc-java; and an SNI without a period is neither sent nor compared there.
+_NOT_FOR_JAVA = [
+    *map(exact, ("CART.example.", "a.w.example", "a.w.example.", "cart.mesh", "CART.mesh")),
+    *map(exact, ("2001:db8::68", "2001:db8:0:0:0:0:0:68")),
+    {"prefix": ""},
+]
+_SNI_NOT_FOR_JAVA = {"CART.example", "x.w.example", "x.mesh", "mesh", "10.0.0.1", "cart.example:80"}
+
+
+@pytest.mark.usefixtures("java_programs")
+async def test_grpc_java_accepts_the_same_certificates(tmp_path: Path) -> None:
+    cases = [case for case in CASES if not any(each in _NOT_FOR_JAVA for each in case["allowed"])]
+    cases = [
+        case
+        for case in cases
+        if not case.get("auto_sni_san_validation")
+        or (case["sni"] not in _SNI_NOT_FOR_JAVA and (case["sni"] != "other" or case["hostname"] == "cart.example"))
+    ]
+    assert await found("ours", cases, tmp_path) == await found("grpc-java", cases, tmp_path)
+
+
 async def found(client: str, cases: list[dict[str, Any]], tmp_path: Path) -> list[tuple[dict[str, Any], str]]:
     """Each case, and the code of a call that a client makes in it."""
     authority = trustme.CA()
     leaf = authority.issue_cert(*NAMES)
-    files = {"roots": authority.cert_pem, "chain": leaf.cert_chain_pems[0], "key": leaf.private_key_pem}
+    files = {"roots": authority.cert_pem, "chain": leaf.cert_chain_pems[0]}
     for name, pem in files.items():
         pem.write_to_path(tmp_path / name)
+    key = load_pem_private_key(leaf.private_key_pem.bytes(), None)
+    (tmp_path / "key").write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
     plane = ManagementServer()
     async with grpcio_server(str(tmp_path / "chain"), str(tmp_path / "key")) as address, plane.serve() as ads:
         for number, case in enumerate(cases):
             plane.put(*mesh(f"c-{number}", address, **case))
-        roots = {"plugin_name": "file_watcher", "config": {"ca_certificate_file": str(tmp_path / "roots")}}
+        # grpc-java wants a certificate of its own in each.
+        keys = {"ca_certificate_file": "roots", "certificate_file": "chain", "private_key_file": "key"}
+        roots = {"plugin_name": "file_watcher", "config": {key: str(tmp_path / file) for key, file in keys.items()}}
         bootstrap = xds.bootstrap(ads) | {"certificate_providers": {"roots": roots}}
-        call = {"path": "/peer.Echo/unary", "metadata": []}
+        call = {"path": "/peer.Echo/unary", "metadata": [], "timeout": 60}
         done = await outcomes(
             client,
             [Order(f"xds:///c-{number}", [call]) for number in range(len(cases))],

@@ -61,7 +61,9 @@ class Authority:
         self.der = self.certificate.public_bytes(DER)
         self.pem = self.certificate.public_bytes(PEM)
 
-    def _builder(self, subject: x509.Name, key: ec.EllipticCurvePrivateKey) -> x509.CertificateBuilder:
+    def _builder(
+        self, subject: x509.Name, key: ec.EllipticCurvePrivateKey, lasts: datetime.timedelta = DAY
+    ) -> x509.CertificateBuilder:
         now = datetime.datetime.now(datetime.UTC)
         own = self._key.public_key()
         return (
@@ -71,7 +73,7 @@ class Authority:
             .public_key(key.public_key())
             .serial_number(x509.random_serial_number())
             .not_valid_before(now - DAY)
-            .not_valid_after(now + DAY)
+            .not_valid_after(now + lasts)
             .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
             .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(own), critical=False)
         )
@@ -83,15 +85,21 @@ class Authority:
         signs: bool = False,
         raw_names: bytes = b"",
         common_name: str = "",
+        more: Iterable[x509.GeneralName] = (),
+        lasts: datetime.timedelta = DAY,
+        purposes: Iterable[x509.ObjectIdentifier] = (),
     ) -> Leaf:
-        """Issue a certificate with these URI and DNS names, or with subjectAltName as it is given in DER.
+        """Issue a certificate with these URI, DNS and other names, or with subjectAltName as it is given in DER.
 
-        With `signs` its key usage is that of an authority.
+        With `signs` its key usage is that of an authority. `purposes` are its extended key usage. It has been valid for
+        a day.
         """
         key = ec.generate_private_key(ec.SECP256R1())
-        every = [*map(x509.UniformResourceIdentifier, uris), *map(x509.DNSName, names)]
+        every = [*map(x509.UniformResourceIdentifier, uris), *map(x509.DNSName, names), *more]
         common_names = [x509.NameAttribute(x509.NameOID.COMMON_NAME, common_name)] if common_name else []
-        builder = self._builder(x509.Name(common_names), key)
+        builder = self._builder(x509.Name(common_names), key, lasts)
+        if purposes := tuple(purposes):
+            builder = builder.add_extension(x509.ExtendedKeyUsage(purposes), critical=False)
         if every:
             builder = builder.add_extension(x509.SubjectAlternativeName(every), critical=True)
         if raw_names:
