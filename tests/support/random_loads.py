@@ -59,11 +59,11 @@ def calls(draw: Random, number: int, count: int) -> tuple[list[dict[str, Any]], 
     made, scripts = [], {}
     for each in range(count):
         name, at_once = f"{number}-{each}", draw.choice([1, 1, 1, 2, 4, 6])
-        one = {"path": f"/{draw.choice(CLUSTERS)}/Call", "metadata": [("x-script", name)], "wait_for_ready": True}
-        made.append(one | {"at_once": at_once})
+        one = {"path": f"/{draw.choice(CLUSTERS)}/Call", "metadata": [("x-script", name)], "timeout": 60}
+        made.append(one | {"wait_for_ready": True, "at_once": at_once})
         if at_once > 1:
             head: Action = ("headers", RESPONSE)
-            scripts[name] = [[("request",), ("sleep", 0.7), head, ("data", REPLY), ("end", [_OK, *_load(draw)])]]
+            scripts[name] = [[("request",), ("sleep", 1.5), head, ("data", REPLY), ("end", [_OK, *_load(draw)])]]
         else:
             scripts[name] = [_with_load(draw, attempt(draw, one_reply=True, is_throttled=True)) for _ in range(6)]
     return made, scripts

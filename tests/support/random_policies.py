@@ -88,11 +88,12 @@ async def circuit_breakers(seed: int, peer: str) -> Codes:
                 # Without load reports grpc-java counts no calls.
                 plane.put(xds.cluster(name) | limits | xds.load_reports(), xds.endpoints(name, xds.locality(address)))
             plane.put(*routes)
-            server.scripts[str(number)] = [[("request",), ("sleep", 2.4), *reply]]
+            server.scripts[str(number)] = [[("request",), ("sleep", 5), *reply]]
             server.scripts["warm"] = [random_scripts.REPLY_AND_OK]
-            one = {"path": "/a/b", "metadata": [("x-script", str(number))], "at_once": draw.randint(1, 4)}
-            warm = {"path": WARM, "metadata": [("x-script", "warm")], "wait_for_ready": True}
-            orders.append(Order(f"xds:///case-{number}", [warm, one | {"at": 0.5 + number % 2}]))
+            call = {"path": "/a/b", "metadata": [("x-script", str(number))], "timeout": 60}
+            one = call | {"at_once": draw.randint(1, 4)}
+            warm = {"path": WARM, "metadata": [("x-script", "warm")], "wait_for_ready": True, "timeout": 60}
+            orders.append(Order(f"xds:///case-{number}", [warm, one | {"at": 0.5 + 2 * (number % 2)}]))
         done = await _both(peer, orders, ads, at_once=len(orders), ONE_XDS_CLIENT="1")
     return _codes(done["ours"]), _codes(done[peer])
 
