@@ -47,7 +47,7 @@ async def imported() -> SessionCookies:
     session = SessionCookies()
     hosts = {CART: "10.0.0.1:80", ORDERS: "10.0.0.2:80"}
     cookies = [TokenCookie(key.name, key.path, b64(f"{host};shop"), None) for key, host in hosts.items()]
-    session.restore(SessionToken("xds:///shop", tuple(cookies)))
+    session.restore(SessionToken("xds:///shop", tuple(cookies), ()))
     return session
 
 
@@ -236,7 +236,7 @@ async def test_what_a_server_has_put_in_the_place_of_a_host_is_not_exported() ->
     respond(session, CART, "10.0.0.1:80")
     own = Metadata([("set-cookie", f"{CART.name}=own; Path={CART.path}"), ("x-session", "own")])
     session.record_response(own, call, session.view)
-    assert session.export("xds:///shop", 0.0) == SessionToken("xds:///shop")
+    assert session.export("xds:///shop", 0.0) == SessionToken("xds:///shop", (), ())
 
 
 async def test_a_cookie_that_deletes_itself_binds_no_session_to_a_host() -> None:

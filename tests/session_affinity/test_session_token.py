@@ -134,7 +134,7 @@ def test_no_change_of_a_signed_token_is_taken(token: SessionToken, data: st.Data
 def test_a_signature_is_for_session_tokens_only() -> None:
     import hmac
 
-    text = encode_token(SessionToken(TARGET))
+    text = encode_token(SessionToken(TARGET, (), ()))
     foreign = base64.urlsafe_b64encode(hmac.digest(KEY, text.encode(), "sha256")).decode().rstrip("=")
     assert isinstance(decode_token(f"{text}.{foreign}", TARGET, (KEY,)), SessionTokenError)
 
@@ -143,7 +143,7 @@ def test_there_is_room_for_a_cookie_of_any_size_that_a_jar_keeps() -> None:
     name, path = "n", "/" * 1024
     value = cookie.encode_base64("10.0.0.1:80;" + "c" * (4092 // 4 * 3 - 12))
     assert 4090 <= len(name) + 1 + len(value) <= cookie.MAX_SIZE
-    token = SessionToken(TARGET, (TokenCookie(name, path, value, 1.8e9),))
+    token = SessionToken(TARGET, (TokenCookie(name, path, value, 1.8e9),), ())
     assert decode_token(encode_token(token, (KEY,)), TARGET, (KEY,)) == token
 
 

@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import base64
 import hmac
-import json
 import re
 from collections.abc import Sequence
-from typing import Any, ClassVar, TypeAlias
+from typing import Annotated, Any, ClassVar, TypeAlias
+
+import msgspec
+from msgspec import Meta
 
 from trxds.core import metadata as md
-from trxds.core.json_parse import parse_json
 from trxds.core.redacted_struct import RedactedStruct
 from trxds.resources.stateful_session import find_header_problem
 
@@ -41,23 +42,26 @@ class SessionTokenError(ValueError):
     """A session token cannot be used; the message says why and what to do, and shows nothing secret of the token."""
 
 
-class TokenCookie(RedactedStruct, frozen=True):
+class TokenCookie(RedactedStruct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """A cookie of a session filter; `expires` is in seconds since 1970, None if it has no end."""
 
     redacted: ClassVar[frozenset[str]] = frozenset({"value"})
     name: str
     path: str
     value: str
-    expires: float | None
+    expires: Annotated[float, Meta(ge=-MAX_EXPIRY, le=MAX_EXPIRY)] | None
 
 
-class SessionToken(RedactedStruct, frozen=True):
-    """The contents of a token: the canonical target, and the cookies and headers of session filters."""
+class SessionToken(RedactedStruct, frozen=True, forbid_unknown_fields=True):
+    """The contents of a token: the canonical target, and the cookies and headers of session filters.
+
+    A token's payload is this in JSON.
+    """
 
     redacted: ClassVar[frozenset[str]] = frozenset({"headers"})
     target: str
-    cookies: tuple[TokenCookie, ...] = ()
-    headers: tuple[tuple[str, str], ...] = ()
+    cookies: tuple[TokenCookie, ...]
+    headers: tuple[tuple[str, str], ...]
 
 
 def checked_keys(key: Key | None) -> tuple[bytes, ...]:
@@ -85,9 +89,7 @@ def portable(token: SessionToken) -> SessionToken:
 
 def encode_token(token: SessionToken, keys: tuple[bytes, ...] = ()) -> str:
     """Return the token's text, signed with the first key; `ValueError` if it is longer than a token may be."""
-    cookies = [[each.name, each.path, each.value, each.expires] for each in token.cookies]
-    payload = {"target": token.target, "cookies": cookies, "headers": token.headers}
-    text = f"trxds{VERSION}.{_to_base64url(json.dumps(payload, separators=(',', ':')).encode('ascii'))}"
+    text = f"trxds{VERSION}.{_to_base64url(msgspec.json.encode(token))}"
     if keys:
         text = f"{text}.{_signature(text, keys[0])}"
     if len(text) > MAX_TOKEN_SIZE:
@@ -150,54 +152,26 @@ def _signature_flaw(signed: str, signature: str | None, keys: tuple[bytes, ...])
 
 
 def _decode_payload(payload: str, target: str) -> SessionToken | SessionTokenError:
-    document = _read_payload(payload)
-    if document is None:
+    try:
+        # `urlsafe_b64decode` skips foreign characters; `_FORM` has let none through.
+        data = base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4))
+        token = msgspec.json.decode(data, type=SessionToken)
+    except (ValueError, RecursionError):  # binascii.Error and msgspec's errors are ValueErrors
         return SessionTokenError("the session token's content cannot be read; pass the text of export() unchanged")
-    if document["target"] != target:
-        shown = ascii(document["target"][:_MAX_TARGET_SHOWN])
+    if token.target != target:
+        shown = ascii(token.target[:_MAX_TARGET_SHOWN])
         return SessionTokenError(
             f"the session token is of the target {shown}, and this channel's is {target!r}; "
             "use a channel to the same target, or begin a new session"
         )
-    cookies = tuple(TokenCookie(*each) for each in document["cookies"])
-    headers = tuple((name, value) for name, value in document["headers"])
     flaws = (
-        *(f"cookie {number} {flaw}" for number, each in enumerate(cookies, 1) if (flaw := _cookie_flaw(each))),
-        *(f"header {number} {flaw}" for number, each in enumerate(headers, 1) if (flaw := _header_flaw(*each))),
-        *_count_flaws(cookies, headers),
+        *(f"cookie {number} {flaw}" for number, each in enumerate(token.cookies, 1) if (flaw := _cookie_flaw(each))),
+        *(f"header {number} {flaw}" for number, each in enumerate(token.headers, 1) if (flaw := _header_flaw(*each))),
+        *_count_flaws(token.cookies, token.headers),
     )
     if flaws:
         return SessionTokenError(f"the session token cannot come from export(): {flaws[0]}; begin a new session")
-    return SessionToken(target, cookies, headers)
-
-
-def _read_payload(payload: str) -> Any:
-    """Return the payload's JSON if it has the members of a token, with their types; None otherwise."""
-    try:
-        # `urlsafe_b64decode` skips foreign characters; `_FORM` has let none through.
-        document = parse_json(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))
-    except ValueError:  # binascii.Error is one
-        return None
-    if not isinstance(document, dict) or document.keys() != {"target", "cookies", "headers"}:
-        return None
-    texts = {"cookies": 3, "headers": 2}
-    for name, count in texts.items():
-        rows = document[name]
-        if not isinstance(rows, list) or not all(isinstance(row, list) and _is_row(row, count, name) for row in rows):
-            return None
-    return document if isinstance(document["target"], str) else None
-
-
-def _is_row(row: list[Any], texts: int, name: str) -> bool:
-    if not all(isinstance(text, str) for text in row[:texts]):
-        return False
-    if name == "headers":
-        return len(row) == texts
-    expires = row[texts:]
-    # `True` is an int in Python. NaN and infinity, which Python reads in JSON, are outside of any range.
-    return expires == [None] or (
-        len(expires) == 1 and type(expires[0]) in (int, float) and abs(expires[0]) <= MAX_EXPIRY
-    )
+    return token
 
 
 def _cookie_flaw(each: TokenCookie) -> str:
