@@ -81,7 +81,7 @@ SHELLS = frozenset(
         "transport/http_proxy.py",
         "transport/inline_read.py",
         "transport/keepalive.py",
-        "transport/outgoing_messages.py",
+        "transport/stream_messages.py",
         "transport/pool.py",
         "transport/connection_age.py",
         "transport/reader.py",

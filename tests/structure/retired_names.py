@@ -97,7 +97,7 @@ KEPT = frozenset(
         ("lb/policy.py", "ejected"),
         ("lb/policy_node_snapshot.py", "warm"),  # a field of the state stream
         ("client/call_credentials.py", "headers"),
-        ("transport/incoming_messages.py", "wait"),
+        ("transport/stream_messages.py", "wait"),
         ("transport/waiter.py", "wait"),
         ("transport/waiter.py", "_Woken"),
         ("server/server.py", "serve"),  # public

@@ -37,8 +37,7 @@ from trxds.transport.compression import (
 from trxds.transport.content_type import content_subtype
 from trxds.transport.events import DataReceived, ErrorCode, code_name
 from trxds.transport.grpc_timeout import decode_timeout
-from trxds.transport.incoming_messages import IncomingMessages
-from trxds.transport.outgoing_messages import OutgoingMessages
+from trxds.transport.stream_messages import IncomingMessages, OutgoingMessages
 
 from .reply_type import ReplyTypeError, reply_bytes
 from .stream_owner import StreamOwner

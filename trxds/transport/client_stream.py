@@ -15,11 +15,10 @@ from .compression import Compressed
 from .events import DataReceived, ErrorCode, HeadersReceived, UnaryResponse
 from .framing import single_message
 from .http2_connection import Http2Connection
-from .incoming_messages import IncomingMessages
 from .inline_read import InlineReads
-from .outgoing_messages import OutgoingMessages
 from .request import Request
 from .response import ResponseHeaderParser, rst_stream_status, status_after_deadline
+from .stream_messages import IncomingMessages, OutgoingMessages
 from .waiter import Waiter
 
 
