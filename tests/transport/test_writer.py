@@ -11,7 +11,7 @@ from support.lone_calls import answered
 
 from trxds.testing.network import memory_stream_pair
 from trxds.transport.connection_tasks import ConnectionTasks
-from trxds.transport.outgoing_frames import OutgoingFrames
+from trxds.transport.frames import OutgoingFrames
 from trxds.transport.transport import SocketTransport, Transport
 from trxds.transport.writer import Writer
 

@@ -12,8 +12,8 @@ from typing import Protocol, TypeAlias
 
 from trxds.core.metadata import Headers
 
-from .events import ErrorCode, Event
-from .outgoing_frames import Octets, OutgoingFrames
+from .events import ErrorCode, Event, Octets
+from .frames import OutgoingFrames
 
 Fields: TypeAlias = tuple[tuple[bytes, bytes], ...]
 """Header fields that are the same for every call of a method."""

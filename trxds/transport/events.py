@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from trxds.core.metadata import Headers
 
-from .outgoing_frames import Octets
+Octets: TypeAlias = bytes | memoryview
 
 
 class ErrorCode(enum.IntEnum):

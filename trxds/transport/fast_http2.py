@@ -12,12 +12,11 @@ from trxds.core.metadata import Headers
 
 from . import frames
 from .engine import Fields
-from .events import ConnectionFailed, ErrorCode, Event
+from .events import ConnectionFailed, ErrorCode, Event, Octets
 from .frame_handler import FrameHandler
-from .frames import END_STREAM, FrameReader, Http2ProtocolError
+from .frames import END_STREAM, FrameReader, Http2ProtocolError, OutgoingFrames
 from .header_blocks import BlockEncoder
 from .options import WireOptions
-from .outgoing_frames import Octets, OutgoingFrames
 from .stream_state import DEFAULT_WINDOW, NOTHING, PeerSettings, StreamState, StreamStates
 
 

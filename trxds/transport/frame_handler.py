@@ -20,6 +20,7 @@ from .events import (
     GoAwayReceived,
     HeadersReceived,
     HeadersTooLarge,
+    Octets,
     PingAcked,
     SettingsReceived,
     StreamFailed,
@@ -28,10 +29,9 @@ from .events import (
     WindowUpdated,
 )
 from .flood_guard import SETTINGS_BYTES_PER_FRAME
-from .frames import END_HEADERS, END_STREAM, MAX_WINDOW, PADDED, Http2ProtocolError
+from .frames import END_HEADERS, END_STREAM, MAX_WINDOW, PADDED, Http2ProtocolError, OutgoingFrames
 from .header_blocks import BlockDecoder, BlockEncoder
 from .options import WireOptions
-from .outgoing_frames import Octets, OutgoingFrames
 from .stream_state import (
     BODY,
     DEFAULT_MAX_FRAME,

@@ -10,9 +10,8 @@ import struct
 from collections.abc import Callable, Mapping
 from typing import Final, TypeAlias
 
-from .events import ErrorCode
+from .events import ErrorCode, Octets
 from .message_buffer import MessageBuffer
-from .outgoing_frames import Octets
 
 PREFACE: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 
@@ -266,3 +265,46 @@ class FrameReader:
         if word & 0xFF != HEADERS or flags != _END_BOTH or owner != stream_id or end > size or word >> 8 > largest:
             return 0
         return end if handle(stream_id, data[start:body], data[data_start:data_end], data[trailers:end]) else 0
+
+
+class OutgoingFrames:
+    """An engine's output buffer: frames wait in it until they are written together."""
+
+    def __init__(self) -> None:
+        self._pieces: list[Octets] = []
+        self.unsent = 0
+        """The bytes that wait to be taken."""
+        self.control_unsent = 0
+        """Those of them in frames that a peer can provoke, which are neither headers nor data."""
+        self.frames_sent = 0
+        """The HEADERS and DATA frames so far: an honest peer's overhead answers them."""
+
+    def add(self, frame: Octets) -> None:
+        """Append headers, data or both."""
+        self._pieces.append(frame)
+        self.unsent += len(frame)
+        self.frames_sent += 1
+
+    def add_data(self, head: bytes, payload: Octets) -> None:
+        """Append a DATA frame whose payload is not copied."""
+        self._pieces += (head, payload)
+        self.unsent += len(head) + len(payload)
+        self.frames_sent += 1
+
+    def add_control(self, frame: bytes) -> None:
+        """Append a frame that a peer may have provoked: an acknowledgement, a window, a reset."""
+        self._pieces.append(frame)
+        self.unsent += len(frame)
+        self.control_unsent += len(frame)
+
+    @property
+    def has_only_control(self) -> bool:
+        """Whether frames wait, and none of them is headers or data."""
+        return 0 < self.unsent == self.control_unsent
+
+    def take(self) -> bytes:
+        """Return all frames that wait, and keep none of them."""
+        data = b"".join(self._pieces)
+        self._pieces.clear()
+        self.unsent = self.control_unsent = 0
+        return data

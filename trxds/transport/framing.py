@@ -11,8 +11,8 @@ from collections import deque
 from trxds.core.status import Status, StatusCode
 
 from .compression import ACCEPTED, IDENTITY, Compressed, describe_encoding, is_known_encoding
+from .events import Octets
 from .message_buffer import MessageBuffer
-from .outgoing_frames import Octets
 
 _PREFIX = struct.Struct(">BI")
 PREFIX_SIZE = _PREFIX.size

@@ -39,6 +39,7 @@ from .events import (
     GoAwayReceived,
     HeadersReceived,
     HeadersTooLarge,
+    Octets,
     PingAcked,
     SettingsReceived,
     StreamFailed,
@@ -46,11 +47,10 @@ from .events import (
     WindowUpdated,
 )
 from .frame_heads import FrameHeads
-from .frames import MAX_STREAM_ID, Http2ProtocolError
+from .frames import MAX_STREAM_ID, Http2ProtocolError, OutgoingFrames
 from .h2_connection import make_h2
 from .header_blocks import error_text, list_size
 from .options import WireOptions
-from .outgoing_frames import Octets, OutgoingFrames
 from .stream_state import DEFAULT_WINDOW
 
 

@@ -13,7 +13,7 @@ from io import BytesIO
 
 from msgspec import Struct, field
 
-from .outgoing_frames import Octets
+from .events import Octets
 
 _GROWTH = 8  # the place takes at most this many times what has come
 

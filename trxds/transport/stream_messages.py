@@ -19,10 +19,9 @@ import trio
 from trxds.core.status import Status
 
 from .compression import Compressed, decompress
-from .events import DataReceived
+from .events import DataReceived, Octets
 from .framing import MAX_COPIED_MESSAGE, PREFIX_SIZE, Deframer, frame, frame_large
 from .http2_connection import Http2Connection
-from .outgoing_frames import Octets
 from .waiter import Waiter
 
 _NOTHING = b""

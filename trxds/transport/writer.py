@@ -19,7 +19,7 @@ from collections.abc import Callable, Sized
 import trio
 
 from .connection_tasks import ConnectionTasks
-from .outgoing_frames import OutgoingFrames
+from .frames import OutgoingFrames
 from .role import Role
 from .transport import Transport
 from .waiter import Waiter
