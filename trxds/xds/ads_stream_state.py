@@ -37,9 +37,8 @@ from .discovery_response import ParsedResponse, Raw, UnknownResponse
 from .resource import CacheState, Resource
 from .resource_error_policy import ResourceErrorPolicy
 from .resource_type_state import ResourceTypeState
-from .resource_updater import ResourceUpdater
+from .resource_updater import ResourceUpdater, Subscription
 from .sotw import SotwProtocol
-from .subscription import Subscription
 
 log = logging.getLogger("trxds.xds")
 
