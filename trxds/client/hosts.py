@@ -134,8 +134,7 @@ def find_cluster(root: Node, target: str, name: str, aggregate: str) -> ClusterI
         node = _child(_child(node, ""), name)  # cds of the aggregate, its priority, cds of the leaf
     if config is None or node is None:
         return None
-    priorities = config.endpoints.priorities if config.endpoints is not None else ()
-    return _cluster(node, name, aggregate, priorities)
+    return _cluster(node, name, aggregate, config.priorities)
 
 
 def _cluster(

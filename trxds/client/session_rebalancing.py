@@ -51,7 +51,7 @@ def _priorities(entries: object, cluster: str) -> Iterator[list[tuple[int, Seque
     if isinstance(entries, Endpoints):  # a target without a control plane
         yield [(1, entries.all)]
     for leaf in entries.leaves(cluster) if isinstance(entries, ClusterEntries) else ():
-        for localities in leaf.endpoints.priorities if leaf.endpoints is not None else ():
+        for localities in leaf.priorities:
             yield [(each.weight, each.endpoints) for each in localities]
 
 

@@ -76,10 +76,9 @@ class Cds:
             case AggregateConfig(name, leaves, note):
                 left_out = f"; left out: {note}" if note else ""
                 return f"aggregate {name} of {', '.join(leaf.cluster.name for leaf in leaves)}{left_out}"
-            case ClusterConfig(config, endpoints, note):
-                priorities = endpoints.priorities if endpoints is not None else ()
-                hosts = sum(len(locality.endpoints) for localities in priorities for locality in localities)
-                size = f"{plural(hosts, 'endpoint')} in {plural(len(priorities), 'priority', 'priorities')}"
+            case ClusterConfig(config, _, note):
+                hosts = sum(len(locality.endpoints) for locality in chain.from_iterable(cluster.priorities))
+                size = f"{plural(hosts, 'endpoint')} in {plural(len(cluster.priorities), 'priority', 'priorities')}"
                 return f"cluster {config.name} with {size}" + (note and f"; {note}")
             case _ as never:
                 assert_never(never)
@@ -115,12 +114,11 @@ def _dns_name(cluster: _Usable) -> str:
 
 def session_hosts(cluster: _Usable) -> frozenset[str]:
     """Return the addresses of the DRAINING endpoints that sessions may still use (A55)."""
-    leaves = cluster.leaves if isinstance(cluster, AggregateConfig) else (cluster,)
     return frozenset(
         address
-        for leaf in leaves
-        if leaf.endpoints is not None and HealthStatus.DRAINING in leaf.cluster.override_statuses
-        for locality in chain.from_iterable(leaf.endpoints.priorities)
+        for leaf in cluster.leaves
+        if HealthStatus.DRAINING in leaf.cluster.override_statuses
+        for locality in chain.from_iterable(leaf.priorities)
         for endpoint in locality.endpoints
         if endpoint.health is HealthStatus.DRAINING
         for address in endpoint.addresses

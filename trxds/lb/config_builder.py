@@ -108,7 +108,7 @@ def build_cluster(config: ClusterConfig, names: PriorityNames) -> Update:
     """Build the update below a cluster's `cds`."""
     cluster = config.cluster
     # A cluster without endpoints gets one empty priority, so that the policies above have a child that fails RPCs.
-    priorities: Sequence[Sequence[Locality]] = (config.endpoints and config.endpoints.priorities) or ((),)
+    priorities: Sequence[Sequence[Locality]] = config.priorities or ((),)
     explain = partial(_explain_no_endpoints, config)
     numbers = names.assign([locality.id for locality in localities] for localities in priorities)
     built = {
@@ -162,7 +162,7 @@ def _explain_no_endpoints(config: ClusterConfig) -> str:
     if config.note:
         return config.note
     standing = config.endpoints_standing or ResourceStatus("EDS", _eds_resource_name(config.cluster))
-    if config.endpoints is None or not config.endpoints.priorities:
+    if not config.priorities:
         # A forgotten weight is the usual mistake: the cluster looks complete in the file and is empty.
         remedy = "add one with endpoints, or give a locality its weight"
         return f"{standing}: it has no locality with a load_balancing_weight; {remedy}"

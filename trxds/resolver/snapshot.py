@@ -10,7 +10,7 @@ from msgspec import Struct
 from trxds.core.resource_status import ResourceStatus
 from trxds.core.status import Status
 from trxds.resources.cluster import Cluster
-from trxds.resources.endpoint import ClusterLoadAssignment, Endpoint, HealthStatus
+from trxds.resources.endpoint import ClusterLoadAssignment, Endpoint, HealthStatus, Locality
 from trxds.resources.listener import Listener
 from trxds.resources.route import VirtualHost
 
@@ -31,6 +31,11 @@ class ClusterConfig(Struct, frozen=True, gc=False):
     def leaves(self) -> tuple[ClusterConfig, ...]:
         """Return the cluster alone; an aggregate has several."""
         return (self,)
+
+    @property
+    def priorities(self) -> tuple[tuple[Locality, ...], ...]:
+        """Return the localities of each priority; none if EDS or DNS failed."""
+        return self.endpoints.priorities if self.endpoints is not None else ()
 
 
 class ClusterError(Struct, frozen=True, gc=False):
@@ -68,7 +73,7 @@ def can_serve(cluster: ClusterResult) -> bool:
 def endpoints_of(cluster: ClusterResult) -> Iterator[Endpoint]:
     """Yield every endpoint, also those that are DRAINING."""
     for leaf in cluster.leaves:
-        for localities in leaf.endpoints.priorities if leaf.endpoints is not None else ():
+        for localities in leaf.priorities:
             for locality in localities:
                 yield from locality.endpoints
 

@@ -138,11 +138,10 @@ def _begun(
 ) -> _Cluster | None:
     """Return the cluster that this node belongs to: a new one if the node is a cluster, or else its parent's."""
     match seen.endpoints:
-        case ClusterEntry(cluster=ClusterConfig(its, assignment)):
-            priorities = assignment.priorities if assignment is not None else ()
+        case ClusterEntry(cluster=ClusterConfig(its) as config):
             places = [
                 _Place(number, place(locality.id), locality.weight, locality.endpoints, locality.proxy)
-                for number, localities in enumerate(priorities)
+                for number, localities in enumerate(config.priorities)
                 for locality in localities
             ]
             cluster = found.setdefault(its.name, _Cluster(set(), places))

@@ -12,7 +12,7 @@ from typing import TypeAlias
 from msgspec import Struct
 
 from trxds.core.connectivity import Connectivity
-from trxds.resolver.snapshot import ClusterConfig
+from trxds.resolver.snapshot import ClusterConfig, endpoints_of
 from trxds.resources.endpoint import HealthStatus
 
 from ..override_host.policy import OverridePicker
@@ -105,12 +105,10 @@ class ListedHosts(Struct):
     def _health_by_address(self) -> dict[str, HealthStatus]:
         if self._health is not None:
             return self._health
-        assignment, statuses = self.leaf.endpoints, self.leaf.cluster.override_statuses
+        statuses = self.leaf.cluster.override_statuses
         endpoints = [
             endpoint
-            for localities in (assignment.priorities if assignment is not None else ())
-            for locality in localities
-            for endpoint in locality.endpoints
+            for endpoint in endpoints_of(self.leaf)
             # A55: without DRAINING in override_host_status such a host is unknown to sessions.
             if endpoint.health is not HealthStatus.DRAINING or HealthStatus.DRAINING in statuses
         ]
