@@ -85,7 +85,7 @@ class ClusterInUse(Struct, frozen=True):
                 endpoint.addresses[0],
                 self.name,
                 endpoint.addresses,
-                "/".join(filter(None, (locality.region, locality.zone, locality.sub_zone))),
+                locality.path,
                 priority,
                 _health(endpoint, subchannel),
                 subchannel.state if subchannel is not None else None,

@@ -54,6 +54,11 @@ class LocalityId(Struct, frozen=True, gc=False, order=True):
     def __str__(self) -> str:
         return f'{{region="{self.region}", zone="{self.zone}", sub_zone="{self.sub_zone}"}}'
 
+    @property
+    def path(self) -> str:
+        """Return `region/zone/sub_zone` without the parts that are empty."""
+        return "/".join(filter(None, (self.region, self.zone, self.sub_zone)))
+
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)
 class Endpoint:

@@ -15,7 +15,7 @@ from trxds.lb.fair_share import fair_shares
 from trxds.lb.interfaces import SubchannelInterface
 from trxds.lb.policy_node_snapshot import NodeSnapshot
 from trxds.resolver.snapshot import AggregateConfig, ClusterConfig, ClusterEntry
-from trxds.resources.endpoint import Endpoint, LocalityId
+from trxds.resources.endpoint import Endpoint
 
 from .messages import EndpointRow
 
@@ -140,7 +140,7 @@ def _begun(
     match seen.endpoints:
         case ClusterEntry(cluster=ClusterConfig(its) as config):
             places = [
-                _Place(number, place(locality.id), locality.weight, locality.endpoints, locality.proxy)
+                _Place(number, locality.id.path, locality.weight, locality.endpoints, locality.proxy)
                 for number, localities in enumerate(config.priorities)
                 for locality in localities
             ]
@@ -150,8 +150,3 @@ def _begun(
     if above is None and not names and isinstance(seen.endpoints, Endpoints):  # there is no control plane
         return found.setdefault(target, _Cluster({target}, [_Place(0, "", 1, seen.endpoints.all)]))
     return above
-
-
-def place(at: LocalityId) -> str:
-    """Return `region/zone/sub_zone` without the parts that are empty."""
-    return "/".join(filter(None, (at.region, at.zone, at.sub_zone)))
