@@ -38,6 +38,15 @@ def parse_json(text: str | bytes) -> Any:
     return value
 
 
+def parse_document(text: str, source: str, kind: type[Exception] = ValueError) -> Any:
+    """Return the value of a text that somebody has written; an error of that kind says where to correct it."""
+    try:
+        return parse_json(text)
+    except json.JSONDecodeError as error:
+        position = f"line {error.lineno}, column {error.colno}"
+        raise kind(f"{source}: no valid JSON at {position}: {error.msg}; correct the text there") from error
+
+
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     made = dict(pairs)
     return made if len(made) == len(pairs) else RepetitiveObject(pairs)

@@ -6,13 +6,12 @@ reported at once, each with its place; unknown fields are ignored.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias, TypeVar
 
 from msgspec import Struct, field
 
-from trxds.core.json_parse import parse_json
+from trxds.core.json_parse import parse_document
 from trxds.core.json_reader import JsonNode, Problem, kind_of
 from trxds.resources.cookie_affinity import CookieAffinity, find_name_problem, find_path_problem, find_ttl_problem
 
@@ -83,7 +82,7 @@ def parse_service_config(
     `place: what is wrong; what to write`.
     """
     problems: list[Problem] = []
-    top = JsonNode(_json(document) if isinstance(document, str) else document, problems)
+    top = JsonNode(parse_document(document, "service config") if isinstance(document, str) else document, problems)
     if isinstance(document, str):
         # Only of a text: a mapping has no member twice, and may be of any depth.
         top.report_repeated()
@@ -91,14 +90,6 @@ def parse_service_config(
     if problems:
         raise ValueError("\n".join(f"service config: {problem}" for problem in problems))
     return config
-
-
-def _json(text: str) -> Any:
-    try:
-        return parse_json(text)
-    except json.JSONDecodeError as error:
-        position = f"line {error.lineno}, column {error.colno}"
-        raise ValueError(f"service config: no valid JSON at {position}: {error.msg}; correct the text there") from error
 
 
 def _service_config(top: JsonNode, read_lb_policy: ReadLbPolicy) -> ServiceConfig:

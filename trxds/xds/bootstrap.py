@@ -6,7 +6,6 @@ reported at once, each with its field and a remedy. Unknown fields are ignored: 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ from urllib.parse import unquote, urlsplit
 from msgspec import Struct, field
 
 from trxds.core.authority import percent_encode_authority
-from trxds.core.json_parse import parse_json
+from trxds.core.json_parse import parse_document
 from trxds.core.json_reader import JsonNode, Problem, kind_of, unicode_problem
 from trxds.core.status import BootstrapError
 from trxds.resources.endpoint import LocalityId
@@ -148,7 +147,8 @@ def parse(document: str | Mapping[str, Any], source: str = "bootstrap") -> Boots
 
     `BootstrapError` lists every problem, each as `field: what is wrong; what to write`.
     """
-    bootstrap, problems = examine(_json(document, source) if isinstance(document, str) else document)
+    value = parse_document(document, source, BootstrapError) if isinstance(document, str) else document
+    bootstrap, problems = examine(value)
     if problems:
         raise BootstrapError("\n".join(f"{source}: {problem}" for problem in problems))
     return bootstrap
@@ -158,14 +158,6 @@ def examine(document: Any) -> tuple[Bootstrap, list[Problem]]:
     """Return the bootstrap as far as it can be read, and all its problems."""
     problems: list[Problem] = []
     return _bootstrap(JsonNode(document, problems)), problems
-
-
-def _json(text: str, source: str) -> Any:
-    try:
-        return parse_json(text)
-    except json.JSONDecodeError as error:
-        position = f"line {error.lineno}, column {error.colno}"
-        raise BootstrapError(f"{source}: no valid JSON at {position}: {error.msg}; correct the text there") from error
 
 
 def dial_address(uri: str) -> str:
