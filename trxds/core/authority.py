@@ -20,6 +20,14 @@ def percent_encode_authority(text: str) -> str:
     return quote(text, safe=_PLAIN, errors="replace")
 
 
+def split_path(rest: str) -> tuple[str, str]:
+    """Return authority and path of what a target has after its scheme: `//AUTHORITY/PATH`, `/PATH` or `PATH`."""
+    if not rest.startswith("//"):
+        return "", rest.removeprefix("/")
+    authority, _, path = rest[2:].partition("/")
+    return authority, path
+
+
 def host_of(authority: str) -> str:
     """Return the host, without its port and the brackets of an IPv6 address."""
     host, colon, port = authority.rpartition(":")

@@ -18,7 +18,7 @@ from urllib.parse import unquote
 from msgspec import Struct
 
 from trxds.core.arguments import check_type, check_unicode
-from trxds.core.authority import is_authority, is_ip, join_address, percent_encode_authority
+from trxds.core.authority import is_authority, is_ip, join_address, percent_encode_authority, split_path
 
 DEFAULT_PORT = 443
 XDS = "xds"
@@ -114,14 +114,10 @@ def parse_custom_target(target: object, schemes: Container[str]) -> ResolverTarg
     if not colon or scheme not in schemes:
         return None
     check_unicode("target", target)
-    authority = ""
-    if rest.startswith("//"):
-        authority, _, path = rest[2:].partition("/")
-    else:
-        path = rest.removeprefix("/")
+    authority, path = map(unquote, split_path(rest))
     if not path:
         raise ValueError(f"target {target!r}: nothing to resolve after the scheme; write {scheme}:///NAME")
-    return ResolverTarget(target, scheme, unquote(authority), unquote(path))
+    return ResolverTarget(target, scheme, authority, path)
 
 
 def checked_authority(text: str) -> str:
@@ -204,12 +200,10 @@ _KINDS: Mapping[str, Callable[[str, str], NonXdsTarget]] = MappingProxyType(
 
 def _path(rest: str, no_authority: str) -> str:
     """Return the part after `scheme:`, `scheme:/` or `scheme:///`."""
-    if rest.startswith("//"):
-        authority, _, rest = rest[2:].partition("/")
-        if authority:
-            raise _TargetError(f"{authority!r} is not allowed there; {no_authority}")
-        return unquote(rest)
-    return unquote(rest.removeprefix("/"))
+    authority, path = split_path(rest)
+    if authority:
+        raise _TargetError(f"{authority!r} is not allowed there; {no_authority}")
+    return unquote(path)
 
 
 def _authority(path: str) -> str:

@@ -11,7 +11,7 @@ from urllib.parse import quote, unquote
 from msgspec import Struct
 
 from trxds.core.arguments import check_unicode
-from trxds.core.authority import percent_encode_authority
+from trxds.core.authority import percent_encode_authority, split_path
 from trxds.core.status import BootstrapError
 
 from .bootstrap import Bootstrap
@@ -84,16 +84,11 @@ def _split(target: str) -> tuple[str, str]:
     check_unicode("target", target)
     # A47: the path names the service. No client reads query and fragment.
     rest = rest.partition("#")[0].partition("?")[0]
-    authority = ""
-    if rest.startswith("//"):
-        authority, _, name = rest[2:].partition("/")
-    else:
-        name = rest.removeprefix("/")
     # A target is a URI; it is decoded here and coded again by the rules of an xdstp name or of `:authority` (A47).
-    name = unquote(name)
+    authority, name = map(unquote, split_path(rest))
     if not name or name.endswith("/"):
         raise ValueError(f"target {target!r} names no service; write xds:///NAME, where NAME does not end in a slash")
-    return unquote(authority), name
+    return authority, name
 
 
 def _template(authority: str, bootstrap: Bootstrap, target: str) -> str:
