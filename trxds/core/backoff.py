@@ -44,15 +44,17 @@ class RestartBackoff:
     waits: otherwise a host that ends each stream would be asked without a pause.
     """
 
-    __slots__ = ("_backoff", "_was_at_once")
+    __slots__ = ("_backoff", "_was_at_once", "was_answered")
 
     def __init__(self, random: Random) -> None:
         self._backoff = Backoff(random)
         self._was_at_once = False
+        self.was_answered = False
+        """Whether the present stream has had a message; its reader sets it."""
 
-    def next(self, *, was_answered: bool) -> float:
-        """Return the delay in seconds; `was_answered` says whether the stream that ended had a message."""
-        self._was_at_once = was_answered and not self._was_at_once
+    def next(self) -> float:
+        """Return the delay in seconds after the present stream."""
+        self._was_at_once, self.was_answered = self.was_answered and not self._was_at_once, False
         if self._was_at_once:
             self._backoff.reset()
             return 0.0

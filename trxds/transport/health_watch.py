@@ -56,15 +56,12 @@ async def watch_health(
 
     request = StringValue(value=check.service).SerializeToString()
     backoff = RestartBackoff(check.random)
-    was_answered = False  # by the present call
 
     def on_message(message: bytes) -> None:
-        nonlocal was_answered
-        was_answered = True
+        backoff.was_answered = True
         on_health(_health_in(message, check.service, host.address))
 
     while True:
-        was_answered = False
         metadata = await check.metadata(host)
         if isinstance(metadata, Status):
             status: Status | None = metadata
@@ -81,7 +78,7 @@ async def watch_health(
             return
         how = "ended with OK; a server keeps it open" if status.code is StatusCode.OK else f"failed: {status}"
         on_health(unavailable(f"{host.address}: its health check {how}"))
-        await trio.sleep(backoff.next(was_answered=was_answered))
+        await trio.sleep(backoff.next())
 
 
 def _health_in(message: bytes, service: str, address: str) -> Status:

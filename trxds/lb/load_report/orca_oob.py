@@ -27,11 +27,9 @@ async def watch_load_reports(
     An exception of `on_report` is logged; the stream goes on.
     """
     backoff = RestartBackoff(random)
-    was_answered = False  # by the present call
 
     def on_message(message: bytes) -> None:
-        nonlocal was_answered
-        was_answered = True
+        backoff.was_answered = True
         report = load_report(message)
         if report is None:
             return
@@ -41,7 +39,6 @@ async def watch_load_reports(
             _log.exception("a load report of %s made its policy raise: %r", host.address, report)
 
     while True:
-        was_answered = False
         try:
             status = await host.listen(_PATH, report_request(period), on_message)
         except Exception:
@@ -50,4 +47,4 @@ async def watch_load_reports(
         if status is not None and status.code is StatusCode.UNIMPLEMENTED:
             _log.warning("%s sends no load reports; serve OpenRcaService there, or it gets a mean share", host.address)
             return  # A51: the server does not implement the service, and will not soon
-        await trio.sleep(backoff.next(was_answered=was_answered))
+        await trio.sleep(backoff.next())
