@@ -11,7 +11,7 @@ from h2.settings import SettingCodes
 from trio.testing import wait_all_tasks_blocked
 
 from trxds.transport.client_stream import ClientStream
-from trxds.transport.working_connections import WorkingConnections
+from trxds.transport.subchannel_connections import WorkingConnections
 
 
 class FakeConnection:

@@ -26,15 +26,14 @@ from .client_stream import ClientStream, listen
 from .connect import Network, connect_error
 from .connection import Connection
 from .connection_age import ConnectionAge, close_after_grace
-from .connection_stats import ConnectionStats
 from .disconnect_reason import SHUTDOWN
 from .events import ErrorCode
 from .health_watch import HealthCheck, watch_health
 from .keepalive import Keepalive
 from .options import WireOptions
 from .request import Request
+from .subchannel_connections import ConnectionStats, WorkingConnections
 from .tls import TlsNetwork
-from .working_connections import WorkingConnections
 
 MIN_CONNECT_TIME = 20.0  # the least timeout of an attempt (connection-backoff.md)
 

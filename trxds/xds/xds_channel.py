@@ -19,10 +19,10 @@ from trxds.core.connectivity import Connectivity
 from trxds.core.lifetime import Hold, Lifetime
 from trxds.transport.connect import Network, connect_error
 from trxds.transport.connection import Connection
-from trxds.transport.connection_stats import ConnectionStats
 from trxds.transport.http_proxy import ProxyError
 from trxds.transport.keepalive import Keepalive
 from trxds.transport.options import WireOptions
+from trxds.transport.subchannel_connections import ConnectionStats
 
 from .bootstrap import ServerConfig
 

@@ -13,8 +13,8 @@ from trxds.core.clock import Clock
 from trxds.core.connectivity import Connectivity
 from trxds.core.id_allocator import IdAllocator
 from trxds.transport.connection import Connection
-from trxds.transport.connection_stats import ConnectionStats
 from trxds.transport.subchannel import Subchannel
+from trxds.transport.subchannel_connections import ConnectionStats
 from trxds.xds.xds_channel import XdsChannel
 
 from ..channel_source import Source

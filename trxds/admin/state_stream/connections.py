@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from trxds.core.id_allocator import IdAllocator
 from trxds.transport.connection import Connection
-from trxds.transport.connection_stats import ConnectionStats
 from trxds.transport.pool import SubchannelPool
+from trxds.transport.subchannel_connections import ConnectionStats
 
 from .messages import ConnectionRow
 

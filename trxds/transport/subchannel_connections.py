@@ -1,4 +1,4 @@
-"""The connections of one host that take calls, the oldest first, with one queue for all of them (A105).
+"""The connections of one host: those that take calls, with one queue for all of them (A105), and what all have carried.
 
 A call goes to the oldest connection that has a stream left. Only when the server's limit on streams is reached on every
 one of them, and calls wait, another connection is made. The connections share the queue of their stream tables: the
@@ -11,6 +11,7 @@ from functools import partial
 
 from msgspec import Struct
 
+from trxds.core.calls import Calls
 from trxds.core.plural import plural
 from trxds.core.status import unavailable
 
@@ -118,3 +119,27 @@ def _take_waiting(connection: Connection, *, may_read: bool) -> None:
         # If that read found a GOAWAY nothing waits here any more.
         streams.begin_waiting()
         connection.http2.writer.write_soon()
+
+
+class ConnectionStats(Struct, eq=False):
+    """The open connections to one peer, draining ones included, and counts over all that there ever were (A14)."""
+
+    connections: tuple[Connection, ...] = ()
+    _past: Calls = Calls()
+
+    def begin(self, connection: Connection) -> None:
+        self.connections += (connection,)
+
+    def end(self, connection: Connection) -> None:
+        """Remove a connection that has ended and keep its counts."""
+        self.connections = tuple(each for each in self.connections if each is not connection)
+        self._past += connection.streams.calls
+
+    @property
+    def used(self) -> bool:
+        """Whether there is or was a connection."""
+        return bool(self.connections) or self._past.started > 0
+
+    @property
+    def calls(self) -> Calls:
+        return sum((each.streams.calls for each in self.connections), self._past)
