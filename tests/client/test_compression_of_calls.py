@@ -159,7 +159,7 @@ async def test_a_reply_that_does_not_decompress_ends_the_call_and_hides_later_me
 async def test_a_server_without_the_compression_answers_unimplemented(monkeypatch, autojump_clock):
     async with served(Echo()) as channel:
         monkeypatch.setattr("trxds.client.method.parse_encoding", lambda name: name)
-        monkeypatch.setattr("trxds.client.rpc.compress", lambda payload, encoding: Compressed(payload))
+        monkeypatch.setattr("trxds.client.call_routing.compress", lambda payload, encoding: Compressed(payload))
         with pytest.raises(RpcError, match="'snappy' is unknown; use identity,deflate,gzip") as caught:
             await method(channel, PATH)(LONG, compression="snappy")
         assert caught.value.status.code is StatusCode.UNIMPLEMENTED

@@ -319,7 +319,7 @@ def test_a_pick_without_a_host_is_told_again_after_one_that_found_a_host():
         def call(self, call):
             return Call()
 
-    attempt = CallTelemetry(Observers(Caller()).call(CallStarted(METHOD)), None).new_attempt(0)
+    attempt = CallTelemetry(Observers(Caller()).call(CallStarted(METHOD)), None, None).new_attempt(0)
     nowhere = Fail(Status(StatusCode.UNAVAILABLE))
     for result in (nowhere, nowhere, Complete(SimpleNamespace(address="10.0.1.1:1")), nowhere):
         backend = "" if isinstance(result, Complete) else "cart"

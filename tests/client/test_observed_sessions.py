@@ -164,7 +164,7 @@ async def test_an_observer_gets_the_wait_of_a_session_for_its_host(monkeypatch, 
 
 def test_an_attempt_on_the_sessions_host_is_a_hit_after_a_missed_one():
     watcher = Watcher()
-    attempt = CallTelemetry(Observers(watcher).call(CallStarted(METHOD)), None).new_attempt(1)
+    attempt = CallTelemetry(Observers(watcher).call(CallStarted(METHOD)), None, None).new_attempt(1)
     args = PickArgs(METHOD, cluster="cart", override=Override(("10.0.1.1:1",), fallback_reason="not_ready"))
     attempt.record_pick(Complete(SimpleNamespace(address="10.0.1.2:1")), args, None)
     attempt.record_pick(Complete(SimpleNamespace(address="10.0.1.1:1")), args, None)

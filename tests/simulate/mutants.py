@@ -60,8 +60,8 @@ MUTANTS = (
     Mutant(
         "an unreleased hold: a call without a response keeps its cluster",
         "client/rpc.py",
-        "        if self._route.hold is not None:\n            self._route.release()\n        if self._route.filters",
-        "        if self._route.filters",
+        "        if self.route.hold is not None:\n            self.route.release()\n        if self.route.filters",
+        "        if self.route.filters",
     ),
     Mutant(
         "an unreleased hold: a replaced route table keeps its clusters",
@@ -83,7 +83,7 @@ MUTANTS = (
     ),
     Mutant(
         "a swallowed cancel: a call whose caller is cancelled goes on",
-        "client/rpc.py",
+        "client/call_scope.py",
         "        await trio.lowlevel.checkpoint()\n        deadline = trio.current_effective_deadline()",
         "        with trio.CancelScope(shield=True):\n            await trio.sleep(0.5)\n"
         "        deadline = trio.current_effective_deadline()",
@@ -91,8 +91,8 @@ MUTANTS = (
     Mutant(
         "a stream that is not cancelled when its call is closed",
         "client/rpc.py",
-        "                    stream.cancel()\n                if stream.status is not None and stream.status.ok:",
-        "                    pass\n                if stream.status is not None and stream.status.ok:",
+        "            stream.cancel()\n        if scope.status is None:",
+        "            pass\n        if scope.status is None:",
     ),
     Mutant(
         "a NACK that is an ACK: its error is left out",

@@ -281,6 +281,13 @@ class Attempt(Struct, eq=False):
 
     # -- the outcome
 
+    @property
+    def refusals_so_far(self) -> int:
+        """Return how many attempts of the call were sent and refused, with this one, which was refused."""
+        assert self.stream is not None
+        # Only a refusal by the server counts. A stream that never left can be repeated without limit (A6).
+        return self.refusals + self.stream.has_left
+
     def outcome(self) -> AttemptOutcome:
         """Return the outcome of an attempt whose stream has a response or has ended."""
         stream = self.stream

@@ -10,7 +10,7 @@ import trio
 from trio.lowlevel import checkpoint, checkpoint_if_cancelled
 
 from trxds.core.metadata import EMPTY, Metadata
-from trxds.core.status import CANCELLED, RpcError, Status, StatusCode
+from trxds.core.status import CANCELLED, RpcError, Status
 from trxds.transport.client_stream import (
     ClientStream,
     has_message,
@@ -19,7 +19,6 @@ from trxds.transport.client_stream import (
     wait_message,
 )
 
-from .call_attempts import CallAttempts
 from .call_protocol import ResponseStream
 from .hedging import HedgingState
 from .replay_buffer import ReplayBuffer
@@ -53,7 +52,7 @@ class Call(ResponseStream[Res], Generic[Req, Res]):
     ) -> None:
         self._rpc = rpc
         self._replay = replay
-        self._attempts = CallAttempts(rpc, replay)
+        self._attempts = rpc.attempts
         self._one_request = one_request
         self._one_reply = one_reply
         self._now = now
@@ -112,47 +111,52 @@ class Call(ResponseStream[Res], Generic[Req, Res]):
         if payload is None:
             payload = await self._receive()
             self._note_checkpoint()
-            if self._one_reply:
-                self._attempts.take_status()
         if payload is not None:
-            try:  # here: a call of a function for each message of a stream would cost more
-                return rpc.parse(payload, self._deserialize)
-            except RpcError as error:
-                self._attempts.status = error.status  # of one reply, in place of the server's OK
-                raise
-        status = self._attempts.take_status()
+            return rpc.parse(payload, self._deserialize, is_last=self._one_reply)
+        status = rpc.final_status()
         if not status.ok:
             raise await rpc.failure(status)
         return None
 
     async def wait_initial_metadata(self) -> Metadata:
-        """Wait for the server's initial metadata; empty for a trailers-only response. Always a checkpoint."""
-        if self._attempts.status is CANCELLED:
-            raise await self._rpc.failure(CANCELLED)
-        if self._rpc.hedging is not None:
-            await self._wait_decided(self._rpc.hedging)
-        if self.initial_metadata is None and self._attempts.status is None:
-            await self._wait_for_headers()
-        else:
+        """Wait for the server's initial metadata; empty for a trailers-only response. Always a checkpoint.
+
+        It returns them after the call's end too, and raises `RpcError` if the call has ended without a response.
+        """
+        rpc, attempts = self._rpc, self._attempts
+        if rpc.hedging is not None:
+            await self._wait_decided(rpc.hedging)
+        initial = self.initial_metadata
+        if initial is not None:
             await checkpoint()
-        return self.initial_metadata or Metadata()
+            return initial
+        while rpc.scope.status is None:
+            attempt, stream = await attempts.wait_open()
+            await attempt.wait_response(stream.wait_headers, rpc.scope)
+            if attempt.initial is not None:
+                return attempt.initial
+            if not await attempts.replace(attempt):
+                break
+        status = rpc.final_status()  # with which a trailers-only response has come
+        initial = self.initial_metadata
+        if initial is None:
+            raise await rpc.failure(status)
+        return initial
 
     def cancel(self) -> bool:
         """End the call with CANCELLED; return False, and change nothing, if it has a `status` already.
 
-        Every task that waits for the call, and each later `send`, `receive` and `wait_initial_metadata`, raises
-        `RpcError`; messages that came before are dropped. The server gets a RST_STREAM. Synchronous and idempotent; any
-        task may call it.
+        Every task that waits for the call, and each later `send` and `receive`, raises `RpcError`; messages that came
+        before are dropped. The server gets a RST_STREAM. Synchronous and idempotent; any task may call it.
         """
         if self.status is not None:
             return False
-        self._attempts.status = CANCELLED
         self._rpc.end_call(CANCELLED)
         return True
 
     @property
     def initial_metadata(self) -> Metadata | None:
-        """Return the server's initial metadata; None until it has arrived."""
+        """Return the server's initial metadata; None until it has arrived, empty for a trailers-only response."""
         return self._rpc.attempt.initial if self._rpc.attempt is not None else None
 
     @property
@@ -164,9 +168,10 @@ class Call(ResponseStream[Res], Generic[Req, Res]):
     def status(self) -> Status | None:
         """Return the call's status; None until `receive` has returned None or the only reply, or it has failed.
 
-        It is CANCELLED as soon as `cancel` or the end of the channel or session ends the call.
+        It is CANCELLED as soon as `cancel` or the end of the block, channel or session ends the call. The first status
+        stays, and observers and filters get the same.
         """
-        return self._attempts.status or self._rpc.scope.ended_with
+        return self._rpc.scope.status
 
     @property
     def peer(self) -> str:
@@ -180,11 +185,12 @@ class Call(ResponseStream[Res], Generic[Req, Res]):
         if self._replay.ended:
             text = "nothing more can be sent: done_sending was called, or the method takes one request only"
             raise trio.ClosedResourceError(f"{rpc.scope.path}: {text}")
-        if self._attempts.status is CANCELLED:
-            raise await rpc.failure(CANCELLED)
-        payload = rpc.outgoing(serialized, compressed=compress)
+        payload: bytes | Status = b""
+        if rpc.scope.status is None:
+            payload = rpc.route.outgoing(serialized, rpc.settings, compressed=compress)
         if isinstance(payload, Status):
-            rpc.give_up(payload)
+            # It could not be sent in another attempt either. A task that receives learns the reason too.
+            rpc.end_call(payload)
             raise await rpc.failure(payload)
         is_read = await self._send(payload)
         if self._one_request:
@@ -193,7 +199,7 @@ class Call(ResponseStream[Res], Generic[Req, Res]):
 
     async def _send(self, *payloads: bytes, ahead: bool = False) -> bool:
         """Send one message, or with `ahead` any number of small ones."""
-        status = self._attempts.status or self._rpc.scope.failed_with
+        status = self._rpc.scope.status
         if status is not None:
             # Without the call's scope: its deadline may have passed since, and its end stays what it was.
             if not status.ok:
@@ -216,7 +222,9 @@ class Call(ResponseStream[Res], Generic[Req, Res]):
             return await self._send(*payloads, ahead=ahead)
         # Before the send: if the stream fails meanwhile, the next attempt has to replay these messages too.
         for payload in payloads:
-            attempts.keep(payload)
+            self._replay.keep(payload)
+        if not self._replay.dropped and attempts.is_committed:
+            self._replay.drop()
         step = partial(send_together, stream, payloads) if ahead else partial(stream.send, *payloads)
         if await self._rpc.scope.wait_on_stream(step):
             return True
@@ -228,7 +236,7 @@ class Call(ResponseStream[Res], Generic[Req, Res]):
             return True
         assert stream.status is not None
         if not stream.status.ok:
-            raise await self._rpc.failure(attempts.take_status())
+            raise await self._rpc.failure(self._rpc.final_status())
         return False
 
     # -- hedging, receiving and the end
@@ -250,11 +258,10 @@ class Call(ResponseStream[Res], Generic[Req, Res]):
         if not hedging.decided.is_set():
             await self._rpc.scope.run_with_deadline(hedging.decided.wait)
         if hedging.problem is not None:
-            # The caller may have cancelled the call before it was told of the problem.
-            raise await self._attempts.end(self.status or hedging.problem)
+            raise await self._rpc.failure(hedging.problem)
 
     async def _receive(self) -> bytes | None:
-        if self._attempts.status is not None:
+        if self._rpc.scope.status is not None:
             await checkpoint()
             return None
         while True:
@@ -269,13 +276,6 @@ class Call(ResponseStream[Res], Generic[Req, Res]):
 
     def _note_checkpoint(self) -> None:
         self._quick_receives, self._checkpoint_due = _MAX_QUICK_RECEIVES - 1, self._now() + _MAX_QUICK_TIME
-
-    async def _wait_for_headers(self) -> None:
-        while True:
-            attempt, stream = await self._attempts.wait_open()
-            await attempt.wait_response(stream.wait_headers, self._rpc.scope)
-            if self.initial_metadata is not None or not await self._attempts.replace(attempt):
-                break
 
     def __repr__(self) -> str:
         return f"<Call {self._rpc!r}>"
@@ -306,12 +306,11 @@ class CallSteps(Generic[Req, Res]):
 
     def take_error(self, error: RpcError) -> RpcError:
         """Return what the other thread is to raise for an error that was handed over; the call has its status then."""
-        call = self._call
-        if call._attempts.status is CANCELLED and error.status.code is not StatusCode.CANCELLED:
-            # A message cannot be parsed, and before anybody was told of that the call was cancelled.
-            return RpcError(CANCELLED, *error.args[1:])
-        call._rpc.scope.failed_with = error.status
-        return error
+        scope = self._call._rpc.scope
+        if scope.status is None:
+            scope.status = error.status
+        # Another one if a message cannot be parsed, and before anybody was told of that the call was cancelled.
+        return error if error.status == scope.status else RpcError(scope.status, *error.args[1:])
 
     @property
     def can_send_now(self) -> bool:
@@ -323,7 +322,7 @@ class CallSteps(Generic[Req, Res]):
         return (
             stream is not None
             and takes_messages_now(stream)
-            and call._attempts.status is None
+            and call._rpc.scope.status is None
             and not call._replay.ended
             and not call._one_request  # it closes this side, in Trio's thread
             and call._rpc.hedging is None
@@ -333,9 +332,9 @@ class CallSteps(Generic[Req, Res]):
     def payload(self, serialized: bytes, *, compress: bool) -> bytes | None:
         """Return the message as the wire has it; None if `send` may refuse it."""
         rpc = self._call._rpc
-        if not rpc.only_compresses(len(serialized)):
+        if not rpc.route.only_compresses(len(serialized), rpc.settings):
             return None
-        payload = rpc.outgoing(serialized, compressed=compress)
+        payload = rpc.route.outgoing(serialized, rpc.settings, compressed=compress)
         return None if isinstance(payload, Status) else payload
 
     # -- in Trio's thread
@@ -358,7 +357,7 @@ class CallSteps(Generic[Req, Res]):
         Only after a `receive` that returned a message. Always a checkpoint.
         """
         call, stream = self._call, self._call._stream
-        if stream is None or call._one_reply or call._attempts.status is not None:
+        if stream is None or call._one_reply or call._rpc.scope.status is not None:
             await checkpoint()
             return False
         return await wait_message(stream)
@@ -367,5 +366,10 @@ class CallSteps(Generic[Req, Res]):
         """Yield messages that have arrived, each with its size in bytes. Synchronous."""
         call, stream = self._call, self._call._stream
         while stream is not None and (payload := stream.receive_nowait()) is not None:
-            # If it cannot be parsed there is no status yet: the other thread takes the messages before it first.
-            yield call._rpc.parse(payload, call._deserialize), len(payload)
+            try:
+                message = call._rpc.parse(payload, call._deserialize)
+            except RpcError:
+                # The other thread takes the messages before it first, and gives the call its status by `take_error`.
+                call._rpc.scope.status = None
+                raise
+            yield message, len(payload)

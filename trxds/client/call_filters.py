@@ -34,10 +34,9 @@ class FollowedCall:
 
 
 class CallFilters:
-    """The filters that follow one call, the first one outermost. `failure` is the caller's exception, if any."""
+    """The filters that follow one call, the first one outermost."""
 
     def __init__(self, path: str) -> None:
-        self.failure: Status | None = None
         self._path = path
         self._followed: list[FollowedCall] = []
 
@@ -81,12 +80,12 @@ class CallFilters:
         return metadata
 
     def close(self, status: Status | None) -> None:
-        """Tell the filters the end of the call: the caller's exception, or the stream's status. Idempotent."""
+        """Tell the filters the status of the call; None is CANCELLED. Idempotent."""
         # Emptied first, so that a second close, or a filter that ends the call again, tells nobody twice.
         followed, self._followed = self._followed, []
         for each in reversed(followed):
             try:
-                each.call.on_close(self.failure or status or CANCELLED)
+                each.call.on_close(status or CANCELLED)
             except Exception:
                 _log.exception("the filter %s raised at the end of %s", each.label, self._path)
 

@@ -45,14 +45,17 @@ class ResponseStream(Protocol[Res_co]):
         """Return the next message; None when the server has ended the call with OK. Raises `RpcError` if it failed."""
 
     async def wait_initial_metadata(self) -> Metadata:
-        """Wait for the server's initial metadata; empty for a trailers-only response."""
+        """Wait for the server's initial metadata; empty for a trailers-only response.
+
+        Raises `RpcError` if the call has ended without a response.
+        """
 
     def cancel(self) -> bool:
         """End the call with CANCELLED; return False, and change nothing, if it has a `status` already."""
 
     @property
     def initial_metadata(self) -> Metadata | None:
-        """The server's initial metadata; None until it has arrived."""
+        """The server's initial metadata; None until it has arrived, empty for a trailers-only response."""
 
     @property
     def trailing_metadata(self) -> Metadata:
@@ -60,7 +63,7 @@ class ResponseStream(Protocol[Res_co]):
 
     @property
     def status(self) -> Status | None:
-        """The call's status; None until its end has been received."""
+        """The call's status; None until its end has been received, or its block left."""
 
     @property
     def peer(self) -> str:

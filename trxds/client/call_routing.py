@@ -20,9 +20,11 @@ from trxds.core.status import RpcError, Status, StatusCode
 from trxds.lb.pick import PickArgs
 from trxds.resolver.config_selector import Selection
 from trxds.resolver.method_config import NO_METHOD_CONFIG, MethodConfig
+from trxds.transport.compression import compress
 
 from .call_filters import CallFilters, FollowedCall, as_metadata
 from .call_scope import CallScope
+from .call_settings import CallSettings
 from .channel_state import ChannelState
 from .dataplane import LiveDataPlane
 from .filter_protocol import Filter, FilterCall, Respond, Wait
@@ -43,6 +45,23 @@ class CallRoute(Struct, eq=False):
 
     def __repr__(self) -> str:
         return f"<CallRoute {self.args.path} to {self.args.cluster}>"
+
+    def outgoing(self, message: bytes, settings: CallSettings, *, compressed: bool = True) -> bytes | Status:
+        """Return the bytes to send; a status if a filter fails, or the message is longer than `max_send_size`."""
+        if self.filters is not None:
+            filtered = self.filters.send(message)
+            if isinstance(filtered, Status):
+                return filtered
+            message = filtered
+        if len(message) > settings.max_send_size:
+            limit = f"the limit of {settings.max_send_size}; raise max_send_size, or the service config's"
+            text = f"{self.args.path}: message of {len(message)} bytes is larger than {limit}"
+            return Status(StatusCode.RESOURCE_EXHAUSTED, text)
+        return compress(message, settings.encoding) if settings.encoding and compressed else message
+
+    def only_compresses(self, size: int, settings: CallSettings) -> bool:
+        """Return whether `outgoing` takes any message of `size` bytes, and does no more than to compress it."""
+        return self.filters is None and size <= settings.max_send_size
 
     def respond(self, metadata: Metadata) -> Metadata:
         """Return the response's metadata as the filters leave it; with it the call is committed."""

@@ -1,29 +1,32 @@
-"""A `CallScope` limits how long a call may wait, and names what it waits for."""
+"""A `CallScope` limits how long a call may wait, names what it waits for, and has the status with which it ends."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Awaitable, Callable
-from functools import partial
 from typing import TypeVar
 
 import trio
 
-from trxds.core.status import RpcError, Status, StatusCode
+from trxds.core.status import CANCELLED, RpcError, Status, StatusCode
+from trxds.transport.client_stream import ClientStream
 
-from .lifecycle import CancelledCall, Lifecycle
+from .lifecycle import Lifecycle
 
 T = TypeVar("T")
+
+# Seconds. The server counts the same deadline, and may report it just before it passes here.
+_GRACE = 0.1
 
 
 class CallScope:
     """A `CallScope` ends the waits of one call at its deadline, in seconds on Trio's clock, or at its channel's end.
 
-    `str(waiting_for)` is named in the message of DEADLINE_EXCEEDED. `error` makes the caller's exception of a status.
-    `failed_with` is the status of which the caller has been told.
+    `status` is the call's, in its only place: None until its end is known, and then it stays. `str(waiting_for)` is
+    named in the message of DEADLINE_EXCEEDED. `error` makes the caller's exception of a status.
     """
 
-    __slots__ = ("_lifecycle", "_scopes", "deadline", "error", "failed_with", "path", "started", "waiting_for")
+    __slots__ = ("_lifecycle", "_scopes", "deadline", "error", "path", "started", "status", "waiting_for")
 
     def __init__(
         self,
@@ -41,7 +44,7 @@ class CallScope:
         self.deadline = math.inf
         self.waiting_for = waiting_for
         self.error = error
-        self.failed_with: Status | None = None
+        self.status: Status | None = None
         self._lifecycle = lifecycle
         self.path = path
         self._scopes: list[trio.CancelScope] | None = None  # a call has one or two at a time; most never have one
@@ -65,17 +68,17 @@ class CallScope:
             # Without a deadline no cancel scope is made: it would cost as much as the call's routing.
             # In a fork the step would never end, because none of the channel's tasks run there.
             if self._lifecycle.closed:
-                raise self._lifecycle.closed_error()
+                raise self.closed_error()
             result = await step()
         # The end of the channel ends the stream, and so the step; the caller gets the channel's error instead.
         if self._lifecycle.closed:
-            raise self._lifecycle.closed_error()
+            raise self.closed_error()
         return result
 
     async def run_with_deadline(self, step: Callable[[], Awaitable[T]]) -> T:
         """Run one step that may wait for anything, until it is done, the deadline passes or the channel closes."""
         if self._lifecycle.closed:
-            raise self._lifecycle.closed_error()
+            raise self.closed_error()
         with trio.CancelScope(deadline=self.deadline) as scope:
             if self._scopes is None:
                 self._scopes = []
@@ -85,39 +88,55 @@ class CallScope:
             finally:
                 self._scopes.remove(scope)
         # The deadline has ended the step, or `cancel` at the end of the session, the channel or the call.
-        if self._lifecycle.closed:
-            raise self._lifecycle.closed_error()
+        self.check_open()
         raise self.deadline_error()
 
-    def deadline_error(self) -> RpcError:
-        """Return the exception of a call whose deadline has passed."""
-        if self.failed_with is None:
-            # The message has the time allowed and not the time taken, so that equal failures have equal messages.
-            after = max(self.deadline - self.started, 0.0)
-            message = f"{self.path}: not done after {after:.3g} s, waiting for {self.waiting_for}"
-            self.failed_with = Status(StatusCode.DEADLINE_EXCEEDED, message)
-        return self.error(self.failed_with)
+    # -- its end
 
-    @property
-    def ended_with(self) -> Status | None:
-        """Return the status with which all further steps end: `failed_with`, or that of the closed channel."""
-        if self.failed_with is None and self._lifecycle.closed:
-            error = self._lifecycle.closed_error()
-            return error.status if isinstance(error, RpcError) else None
-        return self.failed_with
+    def end(self, status: Status) -> RpcError:
+        """End the call with `status`, unless it has one; return the exception of its status."""
+        if self.status is None:
+            self.status = status
+        return self.error(self.status)
+
+    async def failure(self, status: Status) -> RpcError:
+        """End the call with `status`, unless it has one; return the exception of its status, after a checkpoint."""
+        error = self.end(status)
+        # After that, so that no other task ends the call meanwhile. A caller that retries at once must starve nobody.
+        await trio.lowlevel.checkpoint()
+        deadline = trio.current_effective_deadline()
+        grace_end = min(self.deadline, trio.current_time() + _GRACE)
+        if error.status.code is StatusCode.DEADLINE_EXCEEDED and deadline < grace_end:
+            # The caller's own cancel scope is about to end the call, and its code expects `Cancelled`.
+            await trio.sleep_until(deadline + _GRACE)
+        return error
+
+    def leave(self, stream: ClientStream | None) -> None:
+        """End a call that its caller leaves without a status: with that of its stream, which has one, or cancelled."""
+        status = stream.status if stream is not None else None
+        # The caller's own cancel scope ends the call by `Cancelled`, which has no status.
+        if stream is not None and status is CANCELLED and stream.request.deadline <= trio.current_time():
+            status = Status(StatusCode.DEADLINE_EXCEEDED, "the caller's own time was over")
+        self.status = status or CANCELLED
+
+    def deadline_error(self) -> RpcError:
+        """Return the exception of a call whose deadline has passed, unless it has ended before."""
+        # The message has the time allowed and not the time taken, so that equal failures have equal messages.
+        after = max(self.deadline - self.started, 0.0)
+        message = f"{self.path}: not done after {after:.3g} s, waiting for {self.waiting_for}"
+        return self.end(Status(StatusCode.DEADLINE_EXCEEDED, message))
+
+    def closed_error(self) -> Exception:
+        """Return the exception of a call that was open when its session or channel ended."""
+        error = self._lifecycle.closed_error()
+        return self.end(error.status) if isinstance(error, RpcError) else error
 
     def check_open(self) -> None:
         """Raise what an open call raises, if its session or channel has ended."""
         if self._lifecycle.closed:
-            raise self._lifecycle.closed_error()
-
-    def end_call(self, status: Status) -> None:
-        """End the steps that wait with `status`, because the caller has cancelled the call; so do all later ones."""
-        # A copy of the error's parts: `self.error` refers to the call, and that would be a cycle.
-        self._lifecycle = CancelledCall(partial(RpcError, *self.error(status).args))
-        self.cancel("the caller has cancelled the call")
+            raise self.closed_error()
 
     def cancel(self, reason: str) -> None:
-        """End the steps that wait, because the call's session or channel has ended."""
+        """End the steps that wait, because the call, its session or its channel has ended."""
         for scope in self._scopes or ():
             scope.cancel(reason=reason)

@@ -1,12 +1,10 @@
 """This file reports one RPC to the observers of its channel (`core/observe.py`); without observers it is not used.
 
-An attempt begins before its pick (A66), so one that finds no host counts too. The status of a call is known only when
-it is closed: it may have ended by the caller's own exception, or by `Cancelled`.
+An attempt begins before its pick (A66), so one that finds no host counts too.
 """
 
 from __future__ import annotations
 
-import trio
 from msgspec import Struct
 
 from trxds.core.metadata import Headers, encode
@@ -21,21 +19,21 @@ from trxds.session_affinity.session import SessionCookies
 from trxds.session_affinity.session_events import SessionMoved, SessionPinned
 from trxds.transport.client_stream import ClientStream
 
+from .call_scope import CallScope
+
 _NO_SESSION_PICK = SessionPick("")
 _OF_MESSAGES = frozenset({"sent", "received"})
 
 
 class CallTelemetry(Struct, eq=False):
-    """`CallTelemetry` reports one call. `failure` is the status of the exception that its caller gets, if any."""
+    """`CallTelemetry` reports one call; `_scope` has its status."""
 
     _observers: CallObservers
     _session: SessionCookies | None
-    failure: Status | None = None
-    _backing_off: bool = False  # one attempt is over and the next has not begun
+    _scope: CallScope
 
     def new_attempt(self, previous: int, transparent: bool = False) -> AttemptTelemetry | None:
         """Report the start of an attempt, after `previous` that a server may have seen."""
-        self._backing_off = False
         if "attempt" not in self._observers.wanted:
             return None
         observers = self._observers.attempt(previous, transparent)
@@ -51,8 +49,7 @@ class CallTelemetry(Struct, eq=False):
             self._observers.routed(cluster, hedged)
 
     def record_backoff(self, delay: float) -> None:
-        """Report the backoff before the next attempt; the last stream's status is not the call's any more."""
-        self._backing_off = True
+        """Report the backoff before the next attempt."""
         self._observers.backing_off(delay)
 
     def record_response(self, call: PickArgs) -> None:
@@ -81,22 +78,18 @@ class CallTelemetry(Struct, eq=False):
             return session.release_reason
         return reason_of(call.override, session is None or not session.leaves_cluster(call))
 
-    def end(self, stream: ClientStream | None) -> None:
+    def end(self, status: Status) -> None:
         """Report the end of the call, after all its resources were released."""
         if "ended" in self._observers.wanted:
-            self._observers.ended(self.failure or self.outcome(None if self._backing_off else stream))
+            self._observers.ended(status)
 
     def outcome(self, stream: ClientStream | None) -> Status:
-        """Return the stream's status; for a cancelled stream, the exception or the deadline that ended it."""
+        """Return the status of an attempt: its stream's, or the call's if that has cancelled the stream."""
         status = stream.status if stream is not None else None
-        if stream is None or status is None:
-            return self.failure or CANCELLED
-        if status.code is not StatusCode.CANCELLED:
+        if status is not None and status.code is not StatusCode.CANCELLED:
             return status
-        # The caller's own cancel scope ends the call by `Cancelled`, which has no status.
-        if self.failure is None and stream.request.deadline <= trio.current_time():
-            return Status(StatusCode.DEADLINE_EXCEEDED, "the caller's own time was over")
-        return self.failure or status
+        of_call = self._scope.status
+        return of_call if of_call is not None and not of_call.ok else status or CANCELLED
 
 
 class AttemptTelemetry(Struct, eq=False):

@@ -44,7 +44,10 @@ class FilterCall:
         return message
 
     def on_trailers(self, status: Status, metadata: Metadata) -> Metadata | Iterable[tuple[str, Value]]:
-        """Return the trailing metadata as its caller gets it; only called if the call's stream has ended by itself."""
+        """Return the trailing metadata as its caller gets it, behind the last message or as a `send` fails.
+
+        Not called if the client has ended the call: by its deadline or `cancel`, say, or because it left the call.
+        """
         return metadata
 
     def on_close(self, status: Status) -> None:

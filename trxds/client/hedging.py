@@ -34,11 +34,8 @@ from .retry_throttle import RetryThrottle
 class HedgedCall(Protocol):
     """`HedgedCall` is the part of a call that hedging uses."""
 
-    def new_attempt(self, number: int) -> Attempt:
+    def new_attempt(self, number: int, refusals: int = 0, transparent: bool = False) -> Attempt:
         """Return a new attempt with a pick of its own. A server may have seen `number` earlier ones."""
-
-    def transparent_retry(self, refused: Attempt) -> Attempt:
-        """Return a new attempt in place of a refused one, which does not count."""
 
     def commit(self, attempt: Attempt) -> None:
         """Commit the call to that attempt."""
@@ -160,7 +157,9 @@ class HedgingState:
             if isinstance(outcome, AttemptCommitted) or not outcome.refused:
                 return outcome
             # A6: a transparent retry does not count as another hedge.
-            hedge.attempt, hedge.stream = self._call.transparent_retry(attempt), None
+            attempt.end()
+            hedge.attempt = self._call.new_attempt(attempt.number, attempt.refusals_so_far, transparent=True)
+            hedge.stream = None
 
     # -- sending
 

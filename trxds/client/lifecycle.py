@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from threading import get_ident
 from typing import Protocol
 from weakref import WeakSet
@@ -91,23 +90,6 @@ class ChannelLifecycle:
         error = TrxdsInternalError(f"a bug in trxds ended the channel to {self.target}; please report it")
         error.__cause__ = self.crash
         return error
-
-
-class CancelledCall:
-    """The lifetime of a call that its caller has cancelled; it takes the place of its channel's or session's."""
-
-    closed = True
-
-    def __init__(self, error: Callable[[], RpcError]) -> None:
-        self._error = error
-
-    def not_open_error(self) -> Exception:
-        """Return the call's error; a cancelled call begins nothing."""
-        return self._error()
-
-    def closed_error(self) -> Exception:
-        """Return the exception for the tasks that wait for the call."""
-        return self._error()
 
 
 # -- after a fork

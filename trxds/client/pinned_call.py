@@ -41,12 +41,12 @@ class PinnedRpc(Rpc):
         self._pinned = PinnedChannel(channel, host)
 
     def new_attempt(self, number: int = 0, refusals: int = 0, transparent: bool = False) -> Attempt:
-        route = self._route
+        route = self.route
         # The session filter, which has run by now, does not choose the host.
         route.args.cluster, route.args.override = self._host.cluster, None
         # `Rpc.open` leaves this out for a pinned call: it has the route's cluster, and the call goes to the host's.
-        if self._telemetry is not None and self.attempt is None:
-            self._telemetry.record_route(self._host.cluster, False)
+        if self.telemetry is not None and self.attempt is None:
+            self.telemetry.record_route(self._host.cluster, False)
         attempt = super().new_attempt(number, refusals, transparent)
         attempt.channel = self._pinned
         return attempt

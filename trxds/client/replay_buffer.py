@@ -40,6 +40,17 @@ class ReplayBuffer:
         self.dropped = False
         self.mirrors: tuple[RequestCopy, ...] = ()
 
+    def keep(self, message: bytes) -> None:
+        """Keep a message for a replay, and give it to the call's copies."""
+        for mirror in self.mirrors:
+            mirror.send(message)
+        if not self.dropped:
+            self.add(message)
+            # A6: a call is committed when its buffer is full. A first message alone is kept, however large: it is in
+            # memory anyway.
+            if self.is_full and len(self._messages) > 1:
+                self.drop()
+
     def add(self, message: bytes) -> None:
         """Keep a message, however large; see `is_full`. After `drop` nothing is kept."""
         if not self.dropped:
@@ -50,11 +61,6 @@ class ReplayBuffer:
     def is_full(self) -> bool:
         """Return whether the buffer is over its size, so that the call must be committed to one attempt (A6)."""
         return self._remaining < 0
-
-    @property
-    def has_several(self) -> bool:
-        """Return whether there is more than one message."""
-        return len(self._messages) > 1
 
     def overflows(self, messages: Sequence[bytes]) -> bool:
         """Return whether these messages do not fit. A first message alone always fits, and after `drop` all do."""

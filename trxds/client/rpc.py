@@ -7,7 +7,6 @@ An RPC costs no task and no nursery. It runs in its caller's task, and parks onc
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -22,10 +21,10 @@ from trxds.core.status import RpcError, Status, StatusCode
 from trxds.resolver.method_config import NO_METHOD_CONFIG, HedgingPolicy
 from trxds.session_affinity.first_call import FirstCall
 from trxds.session_affinity.session import SessionView
-from trxds.transport.compression import compress
 
-from .attempt import Attempt, AttemptFailed
+from .attempt import Attempt
 from .attempt_timeout import AttemptTimeout
+from .call_attempts import CallAttempts
 from .call_routing import NO_ROUTE, find_route
 from .call_scope import CallScope
 from .call_settings import CallSettings
@@ -35,14 +34,9 @@ from .hedging import HedgingState
 from .lifecycle import current_run
 from .open_session import OpenSession
 from .replay_buffer import ReplayBuffer
-from .retry import PendingRetry, RetryState, record_end
-
-_log = logging.getLogger("trxds.client")
+from .retry import RetryState, record_end
 
 T = TypeVar("T")
-
-# Seconds. The server counts the same deadline, and may report it just before it passes here.
-_GRACE = 0.1
 
 
 class Rpc:
@@ -50,19 +44,19 @@ class Rpc:
 
     is_pinned: ClassVar[bool] = False  # to one host
     __slots__ = (
+        "_attempts",
         "_channel",
         "_first",
         "_metadata",
         "_request",
-        "_retry",
-        "_route",
         "_seen",
         "_session",
-        "_settings",
-        "_telemetry",
         "attempt",
         "hedging",
+        "route",
         "scope",
+        "settings",
+        "telemetry",
     )
 
     def __init__(
@@ -82,11 +76,11 @@ class Rpc:
         self.hedging: HedgingState | None = None
         self._channel = channel
         self._metadata = metadata
-        self._settings = settings
+        self.settings = settings
         self._request: bytes | ReplayBuffer
-        self._route = NO_ROUTE
-        self._retry: RetryState | None = None
-        self._telemetry: CallTelemetry | None = None  # None without an observer
+        self.route = NO_ROUTE
+        self._attempts: CallAttempts | None = None
+        self.telemetry: CallTelemetry | None = None  # None without an observer
         # This follows everything that may raise: a call that was registered must be closed.
         self._session = session
         self._first: FirstCall | None = None  # if this is the session's first call
@@ -105,7 +99,7 @@ class Rpc:
         call = CallStarted(self.scope.path, registered, session.number if session is not None else None, self._metadata)
         observers = self._channel.observers.call(call)
         if observers is not None:
-            self._telemetry = CallTelemetry(observers, session)
+            self.telemetry = CallTelemetry(observers, session, self.scope)
 
     # -- one unary call
 
@@ -122,10 +116,9 @@ class Rpc:
             else:
                 reply = await attempt.wait_response(receive, self.scope)
             if reply is not None:
-                # Before `parse`: a reply that cannot be read fails the call, and the attempt keeps the server's status.
-                self.final_status()
-                return self.parse(reply, deserialize)
-            problem = await self.reopen() if await self.has_another_attempt() else self.final_status()
+                return self.parse(reply, deserialize, is_last=True)
+            if not await self.attempts.replace(attempt):
+                problem = self.final_status()
         raise await self.failure(problem)
 
     # -- from metadata to a stream
@@ -150,13 +143,13 @@ class Rpc:
             self._metadata = cookies.metadata.fill(self._metadata, scope.path)
         if channel.data_plane.current is None:
             await scope.run_with_deadline(partial(channel.data_plane.wait_for_change, None))
-            if self._telemetry is not None:
-                self._telemetry.record_configuration()
-        route = await find_route(channel, scope, self._metadata, self._settings.wait_for_ready)
+            if self.telemetry is not None:
+                self.telemetry.record_configuration()
+        route = await find_route(channel, scope, self._metadata, self.settings.wait_for_ready)
         if isinstance(route, Status):
             return route
         # A31: the cluster is chosen once for a call, and every attempt stays in it.
-        self._route = route
+        self.route = route
         config = route.config
         if self._session is not None:
             # After the filters: the override, which the session filter sets, shows whether the call is sticky (A55).
@@ -164,13 +157,13 @@ class Rpc:
             if problem is not None:
                 return problem
         if config is not NO_METHOD_CONFIG:
-            self._settings = self._settings.limited_by(config)
-        if self._telemetry is not None and not self.is_pinned:
-            self._telemetry.record_route(route.args.cluster, config.hedging is not None)
-        settings = self._settings
+            self.settings = self.settings.limited_by(config)
+        if self.telemetry is not None and not self.is_pinned:
+            self.telemetry.record_route(route.args.cluster, config.hedging is not None)
+        settings = self.settings
         # Once for all attempts, so that filters see a message once. The messages of a stream come from `Call.send`.
         if isinstance(request, bytes) and (route.filters or settings.encoding or len(request) > settings.max_send_size):
-            outgoing = self.outgoing(request)
+            outgoing = route.outgoing(request, settings)
             if isinstance(outgoing, Status):
                 return outgoing
             request = outgoing
@@ -180,114 +173,39 @@ class Rpc:
             return await self._hedge(config.hedging)
         self.attempt = attempt = self.new_attempt()
         failed = await attempt.start(scope, self.on_headers)
-        problem = None if failed is None else await self._recover(failed)
+        problem = None if failed is None else await self.attempts.recover(failed)
         # Only a call that has found a host is copied, as in Envoy, and its later attempts are not.
         if problem is None and config.mirrors is not None and not self.is_pinned:
             session_headers = self._session.cookies.metadata.header_names if self._session is not None else ()
             config.mirrors.copy_call(route.args, request, settings, scope, session_headers)
         return problem
 
-    def outgoing(self, payload: bytes, *, compressed: bool = True) -> bytes | Status:
-        """Return the bytes to send; a status if a filter fails, or the message is longer than `max_send_size`."""
-        settings = self._settings
-        if self._route.filters is not None:
-            filtered = self._route.filters.send(payload)
-            if isinstance(filtered, Status):
-                return filtered
-            payload = filtered
-        if len(payload) > settings.max_send_size:
-            limit = f"the limit of {settings.max_send_size}; raise max_send_size, or the service config's"
-            text = f"{self.scope.path}: message of {len(payload)} bytes is larger than {limit}"
-            return Status(StatusCode.RESOURCE_EXHAUSTED, text)
-        return compress(payload, settings.encoding) if settings.encoding and compressed else payload
-
-    def only_compresses(self, size: int) -> bool:
-        """Return whether `outgoing` takes any message of `size` bytes, and does no more than to compress it."""
-        return self._route.filters is None and size <= self._settings.max_send_size
-
     # -- attempts, one after another
 
     def new_attempt(self, number: int = 0, refusals: int = 0, transparent: bool = False) -> Attempt:
         """Return a new attempt. A server may have seen `number` earlier ones, and has refused `refusals` others."""
-        route, args = self._route, self._route.args
+        route, args = self.route, self.route.args
         if self.hedging is not None:
             # A55: a pick notes its host in the override, and the cookie must name the host of the chosen attempt.
             args = structs.replace(args, override=args.override and replace(args.override))
         # A66: an attempt begins after name resolution and filters and before its pick.
-        telemetry = self._telemetry.new_attempt(number, transparent) if self._telemetry is not None else None
+        telemetry = self.telemetry.new_attempt(number, transparent) if self.telemetry is not None else None
         channel, deadline = self._channel, self.scope.deadline
-        attempt = Attempt(channel, args, self._settings, self._request, deadline, number, refusals, telemetry)
+        attempt = Attempt(channel, args, self.settings, self._request, deadline, number, refusals, telemetry)
         if route.config is not NO_METHOD_CONFIG and (seconds := route.config.attempt_timeout) is not None:
             attempt.timeout = AttemptTimeout(seconds)
         return attempt
 
-    async def reopen(self) -> Status | None:
-        """Open a stream for the next attempt, or return the status with which the call failed."""
-        assert self.attempt is not None
-        if self._retry is not None and self._retry.pending is not None:
-            # The attempt has found no host, and the caller has cancelled its wait for the backoff.
-            return await self._recover(AttemptFailed(self._retry.pending.failure))
-        return await self._recover(await self.attempt.start(self.scope, self.on_headers))
-
-    async def _recover(self, failed: AttemptFailed | None) -> Status | None:
-        """Start further attempts, as long as they fail before they have a stream and may be repeated."""
-        while failed is not None:
-            assert self.attempt is not None
-            if failed.final or not await self._retry_attempt(failed):
-                self.attempt.end(failed.status)
-                return failed.status
-            failed = await self.attempt.start(self.scope, self.on_headers)
-        return None
-
-    async def has_another_attempt(self) -> bool:
-        """Return whether another attempt follows the failed stream, after its backoff; `reopen` begins it.
-
-        The cluster is held meanwhile, so an update cannot remove it (A60).
-        """
-        assert self.attempt is not None
-        outcome = self.attempt.outcome()
-        return isinstance(outcome, AttemptFailed) and await self._retry_attempt(outcome)
-
-    def transparent_retry(self, refused: Attempt) -> Attempt:
-        """Return a transparent retry: it is made at once, without a policy, and does not count as an attempt (A6)."""
-        assert refused.stream is not None
-        refused.end()
-        # Only a refusal by the server counts. A stream that never left can be repeated without limit (A6).
-        return self.new_attempt(refused.number, refused.refusals + refused.stream.has_left, transparent=True)
-
-    async def _retry_attempt(self, failed: AttemptFailed) -> bool:
-        """Replace the attempt, which has failed, after its backoff, if it may be repeated; return whether it was."""
-        attempt = self.attempt
-        assert attempt is not None
-        if failed.refused:
-            self.attempt = self.transparent_retry(attempt)
-            return True
-        policy = self._route.config.retry
-        if policy is None:
-            return False
-        if self._retry is None:
-            channel = self._channel
-            self._retry = RetryState(policy, channel.random, channel.throttle, self._settings.max_attempts)
-        retry = self._retry
-        # A caller may cancel its wait and come again: the failure counts once, and the backoff goes on.
-        if retry.pending is None:
-            # A6: a failed pick counts as a failed attempt, so both come here; a drop does not.
-            delay = retry.next_delay(failed.status, failed.trailing, failed.timed_out)
-            if delay is None:
-                return False
-            # Before the backoff: a call that only waits is not in flight, so circuit breakers do not count it (A32).
-            attempt.end(failed.status)
-            if self._telemetry is not None:
-                self._telemetry.record_backoff(delay)
-            retry.pending = PendingRetry(failed.status, trio.current_time() + delay)
-        self.scope.waiting_for = f"the next attempt, after {failed.status}"
-        await self.scope.run_with_deadline(partial(trio.sleep_until, retry.pending.due))
-        retry.pending = None
-        if isinstance(self._request, ReplayBuffer) and self._request.dropped:
-            return False  # a message could not be sent during the backoff: see `give_up`
-        self._route.args.drop_draws = None  # A27: it is an RPC of its own for the cluster
-        self.attempt = self.new_attempt(attempt.number + 1, attempt.refusals)
-        return True
+    @property
+    def attempts(self) -> CallAttempts:
+        """Return the attempts after the first one; most calls have none, and never ask."""
+        if self._attempts is None:
+            channel, policy = self._channel, self.route.config.retry
+            limit = self._settings.max_attempts
+            retry = RetryState(policy, channel.random, channel.throttle, limit) if policy is not None else None
+            replay = self._request if isinstance(self._request, ReplayBuffer) else None
+            self._attempts = CallAttempts(self, retry, replay)
+        return self._attempts
 
     # -- several attempts at a time
 
@@ -308,9 +226,9 @@ class Rpc:
         self.attempt = attempt
         self.scope.waiting_for = attempt
         attempt.committed = True
-        self._route.args.override = attempt.args.override  # its host becomes the session's
+        self.route.args.override = attempt.args.override  # its host becomes the session's
         # A31: each hedge picks in this cluster, so it is held until the commit.
-        self._route.release()
+        self.route.release()
 
     # -- the response
 
@@ -323,65 +241,84 @@ class Rpc:
         attempt.initial = self._respond(attempt.stream.initial_metadata or EMPTY)
 
     def _respond(self, metadata: Metadata) -> Metadata:
-        metadata = self._route.respond(metadata)
+        metadata = self.route.respond(metadata)
         if self._session is not None and self._seen is not None:
-            event = self._session.cookies.record_response(metadata, self._route.args, self._seen)
-            if event is not None and self._telemetry is not None:
-                self._telemetry.record_session(event)
-        elif self._telemetry is not None:
-            self._telemetry.record_response(self._route.args)
+            event = self._session.cookies.record_response(metadata, self.route.args, self._seen)
+            if event is not None and self.telemetry is not None:
+                self.telemetry.record_session(event)
+        elif self.telemetry is not None:
+            self.telemetry.record_response(self.route.args)
         return metadata
 
     def final_status(self) -> Status:
-        """Return the status of the ended stream; set the trailing metadata as the filters leave it."""
+        """Return the call's status; if it has none yet, take that of its stream, which has ended.
+
+        The trailing metadata come with it, as the filters leave them.
+        """
+        scope = self.scope
+        if scope.status is not None:
+            return scope.status
         attempt = self.attempt
         assert attempt is not None
         stream = attempt.stream
         assert stream is not None
         status = stream.status
         assert status is not None
+        scope.status = status
+        has_begun = attempt.initial is not None
         attempt.trailing = stream.trailing_metadata
         # A55: a trailers-only response has its Set-Cookie in the trailers.
         if stream.trailers_only:
-            if self._route.filters is not None:
+            if self.route.filters is not None:
                 # A `FilterCall` gets these as trailers, below, and so not as headers too.
-                self._route.filters.end_headers()
-            attempt.trailing = self._respond(attempt.trailing)
-        if self._route.filters is not None:
-            attempt.trailing = self._route.filters.trailers(status, attempt.trailing)
+                self.route.filters.end_headers()
+            attempt.initial, attempt.trailing = EMPTY, self._respond(attempt.trailing)
+        if self.route.filters is not None:
+            attempt.trailing = self.route.filters.trailers(status, attempt.trailing)
         attempt.end()
         if self._channel.throttle is not None:
             # An attempt is counted when it is decided whether another one follows, here or by hedging.
-            has_failed = self._retry is not None and self._retry.attempts_made > attempt.number
-            is_counted = has_failed if self._route.config.retry is not None else attempt.initial is None
-            record_end(self._channel.throttle, status, self._route.config, is_counted)
+            has_failed = self._attempts is not None and self._attempts.has_counted(attempt)
+            is_counted = has_failed if self.route.config.retry is not None else not has_begun
+            record_end(self._channel.throttle, status, self.route.config, is_counted)
         return status
 
-    def parse(self, payload: bytes, deserialize: Callable[[bytes], T]) -> T:
-        """Return the deserialized message; bytes that cannot be parsed end the call with INTERNAL."""
-        if self._route.filters is not None:
-            filtered = self._route.filters.receive(payload)
+    def parse(self, payload: bytes, deserialize: Callable[[bytes], T], *, is_last: bool = False) -> T:
+        """Return the deserialized message; bytes that cannot be parsed end the call with INTERNAL.
+
+        With `is_last` it is the only reply of a call, whose status has come too and is taken with it.
+        """
+        if self.route.filters is not None:
+            filtered = self.route.filters.receive(payload)
             if isinstance(filtered, Status):
-                assert self.attempt is not None
-                self.attempt.refuse(filtered)
-                raise self.error(filtered)
+                raise self._unreadable(filtered)
             payload = filtered
+        if is_last:
+            # In this order filters see the message before the trailers, as in a stream.
+            self.final_status()
         try:
             return deserialize(payload)
         except Exception as error:
             assert self.attempt is not None
             peer = self.attempt.peer
             message = f"{self.scope.path}: a reply of {len(payload)} bytes from {peer} cannot be parsed: {error}"
-            problem = Status(StatusCode.INTERNAL, message)
-            self.attempt.refuse(problem)
-            raise self.error(problem) from error
+            raise self._unreadable(Status(StatusCode.INTERNAL, message)) from error
+
+    def _unreadable(self, problem: Status) -> RpcError:
+        """End the call because of a message that its caller cannot get; return the exception."""
+        attempt, status = self.attempt, self.scope.status
+        assert attempt is not None and attempt.stream is not None
+        if attempt.stream.status is not None:
+            attempt.end()  # it keeps the server's status
+        attempt.refuse(problem)
+        if status is not None and status.ok:
+            self.scope.status = None  # the server's OK, of which the caller has not been told
+        return self.scope.end(problem)
+
+    # -- the end
 
     def error(self, status: Status) -> RpcError:
-        """Return the exception for a status, which ends the call, with the response's metadata and the peer."""
-        if self._telemetry is not None:
-            self._telemetry.failure = status
-        if self._route.filters is not None:
-            self._route.filters.failure = status
+        """Let go of what a call without an end holds; return the exception of its status, with metadata and peer."""
         # Now, and not when its block is left, for the caller may stay there: circuit breakers count the call no more
         # (A32), and the session's other calls do not wait for it.
         if self._first is not None:
@@ -397,23 +334,15 @@ class Rpc:
         return RpcError(status, attempt.initial, attempt.trailing, attempt.peer)
 
     async def failure(self, status: Status) -> RpcError:
-        """Return the exception for a status, after a checkpoint: a caller that retries at once must starve nobody."""
-        await trio.lowlevel.checkpoint()
-        deadline = trio.current_effective_deadline()
-        grace_end = min(self.scope.deadline, trio.current_time() + _GRACE)
-        if status.code is StatusCode.DEADLINE_EXCEEDED and deadline < grace_end:
-            # The caller's own cancel scope is about to end the call, and its code expects `Cancelled`.
-            await trio.sleep_until(deadline + _GRACE)
+        """End the call with a status, unless it has one; return the exception of its status, after a checkpoint."""
         found_no_host = self.attempt is None or self.attempt.stream is None
-        if found_no_host and status.code is StatusCode.UNAVAILABLE and self._route is not NO_ROUTE:
-            status = self._channel.ignored_tls.with_note(status, self._route.args.cluster)
-        self.scope.failed_with = status
-        return self.error(status)
-
-    # -- the end
+        if found_no_host and status.code is StatusCode.UNAVAILABLE and self.route is not NO_ROUTE:
+            status = self._channel.ignored_tls.with_note(status, self.route.args.cluster)
+        return await self.scope.failure(status)
 
     def cancel(self, reason: str) -> None:
         """End the call, because its session or channel has ended."""
+        self.scope.closed_error()  # has the call's status, unless that is known already
         # Both: without a deadline the wait for the stream has no cancel scope, and ends with the stream.
         self.scope.cancel(reason)
         if self.attempt is not None:
@@ -422,52 +351,48 @@ class Rpc:
             self.hedging.stop()
 
     def end_call(self, status: Status) -> None:
-        """End the call with `status`, whatever the server has sent of it, because its caller has cancelled it."""
+        """End the call with `status`, whatever the server has sent of it: its caller does not want it any more, or
+        has a message that cannot be sent.
+        """
+        if isinstance(self._request, ReplayBuffer):
+            self._request.drop()  # whatever the retry policy says
         if self.attempt is not None:
             self.attempt.refuse(status)
-        self.scope.end_call(status)
-
-    def give_up(self, problem: Status) -> None:
-        """End the call with `problem`, because the caller's message cannot be sent."""
-        # Whatever the retry policy says: this message could not be sent in another attempt either.
-        if isinstance(self._request, ReplayBuffer):
-            self._request.drop()
-        # A task that receives learns the reason too, and not that all is well if the server has ended the call with OK.
-        if self.attempt is not None:
-            self.attempt.refuse(problem)
-        if self.hedging is not None:
-            self.hedging.give_up(problem)
+        self.scope.end(status)
+        self.scope.cancel("its caller has ended the call")
 
     def close(self) -> None:
         """Release everything: stream, cluster, trackers, and the session's first-call gate."""
-        stream = None
-        attempt = self.attempt
-        calls = self._channel.calls
+        attempt, scope, calls = self.attempt, self.scope, self._channel.calls
         calls.open.pop(self, None)  # here, as its success is counted before the code of filters and observers runs
-        if attempt is not None:
-            stream = attempt.stream
-            if stream is not None:
-                # A stream that ended with its one reply holds nothing, so that it needs no cancelling.
-                if stream.status is None or not self._settings.one_reply:
-                    stream.cancel()
-                if stream.status is not None and stream.status.ok:
-                    calls.succeeded += 1
-            if attempt.trackers or attempt.telemetry is not None:
-                attempt.end()
-        if self._route.hold is not None:
-            self._route.release()
-        if self._route.filters is not None:
-            self._route.filters.close(stream.status if stream is not None else None)
+        stream = attempt.stream if attempt is not None else None
+        # A stream that ended with its one reply holds nothing, so that it needs no cancelling.
+        if stream is not None and (stream.status is None or not self.settings.one_reply):
+            stream.cancel()
+        if scope.status is None:
+            is_backing_off = self._attempts is not None and self._attempts.is_backing_off
+            scope.leave(None if is_backing_off else stream)
+        status = scope.status
+        assert status is not None
+        if status.ok:
+            calls.succeeded += 1
+        if attempt is not None and (attempt.trackers or attempt.telemetry is not None):
+            attempt.end()
+        if self.route.hold is not None:
+            self.route.release()
+        if self.route.filters is not None:
+            self.route.filters.close(status)
         if self.hedging is not None:
             self.hedging.stop()
-        self.scope.error = RpcError  # a bound method here would be a cycle for the garbage collector
+        scope.error = RpcError  # a bound method here would be a cycle for the garbage collector
+        self._attempts = None  # as this would be
         if self._session is not None:
             self._session.end_call(self)
             if self._first is not None:
                 self._first.end()
-        if self._telemetry is not None:
-            telemetry, self._telemetry = self._telemetry, None
-            telemetry.end(stream)
+        if self.telemetry is not None:
+            telemetry, self.telemetry = self.telemetry, None
+            telemetry.end(status)
 
     def __repr__(self) -> str:
         stream = self.attempt.stream if self.attempt is not None else None

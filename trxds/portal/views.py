@@ -43,7 +43,7 @@ class CallView(View[H, trxds.Call[Any, Any]]):
 
     @property
     def initial_metadata(self) -> trxds.Metadata | None:
-        """Return the server's initial metadata; None until it has arrived."""
+        """Return the server's initial metadata; None until it has arrived, empty for a trailers-only response."""
         return self._wrapped.initial_metadata
 
     @property
