@@ -91,8 +91,8 @@ MUTANTS = (
     Mutant(
         "a stream that is not cancelled when its call is closed",
         "client/rpc.py",
-        "            stream.cancel()\n        if scope.status is None:",
-        "            pass\n        if scope.status is None:",
+        "            stream.cancel()\n        status = scope.status\n",
+        "            pass\n        status = scope.status\n",
     ),
     Mutant(
         "a NACK that is an ACK: its error is left out",

@@ -111,13 +111,14 @@ class CallScope:
             await trio.sleep_until(deadline + _GRACE)
         return error
 
-    def leave(self, stream: ClientStream | None) -> None:
+    def leave(self, stream: ClientStream | None) -> Status:
         """End a call that its caller leaves without a status: with that of its stream, which has one, or cancelled."""
         status = stream.status if stream is not None else None
         # The caller's own cancel scope ends the call by `Cancelled`, which has no status.
         if stream is not None and status is CANCELLED and stream.request.deadline <= trio.current_time():
             status = Status(StatusCode.DEADLINE_EXCEEDED, "the caller's own time was over")
         self.status = status or CANCELLED
+        return self.status
 
     def deadline_error(self) -> RpcError:
         """Return the exception of a call whose deadline has passed, unless it has ended before."""

@@ -265,7 +265,6 @@ class Rpc:
         status = stream.status
         assert status is not None
         scope.status = status
-        has_begun = attempt.initial is not None
         attempt.trailing = stream.trailing_metadata
         # A55: a trailers-only response has its Set-Cookie in the trailers.
         if stream.trailers_only:
@@ -279,7 +278,7 @@ class Rpc:
         if self._channel.throttle is not None:
             # An attempt is counted when it is decided whether another one follows, here or by hedging.
             has_failed = self._attempts is not None and self._attempts.has_counted(attempt)
-            is_counted = has_failed if self.route.config.retry is not None else not has_begun
+            is_counted = has_failed if self.route.config.retry is not None else stream.initial_metadata is None
             record_end(self._channel.throttle, status, self.route.config, is_counted)
         return status
 
@@ -369,11 +368,10 @@ class Rpc:
         # A stream that ended with its one reply holds nothing, so that it needs no cancelling.
         if stream is not None and (stream.status is None or not self.settings.one_reply):
             stream.cancel()
-        if scope.status is None:
-            is_backing_off = self._attempts is not None and self._attempts.is_backing_off
-            scope.leave(None if is_backing_off else stream)
         status = scope.status
-        assert status is not None
+        if status is None:
+            is_backing_off = self._attempts is not None and self._attempts.is_backing_off
+            status = scope.leave(None if is_backing_off else stream)
         if status.ok:
             calls.succeeded += 1
         if attempt is not None and (attempt.trackers or attempt.telemetry is not None):
