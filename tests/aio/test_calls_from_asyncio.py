@@ -13,7 +13,7 @@ from support.own_filters import TENANT, Tenant
 from trxds import Connectivity, RpcError, StatusCode
 from trxds.filters import FilterType
 from trxds.testing import resources as xds
-from trxds.transport.client_stream import NO_REPLY, SECOND_REPLY
+from trxds.transport.response import NO_REPLY, SECOND_REPLY
 
 
 @in_asyncio

@@ -12,7 +12,7 @@ from support.plain import hosts_in_memory
 
 from trxds import CompletedCall, FixedResponseCall, Metadata, RpcError, Status, StatusCode
 from trxds.admin.server import serve as serve_admin
-from trxds.transport.client_stream import NO_REPLY, SECOND_REPLY
+from trxds.transport.response import NO_REPLY, SECOND_REPLY
 
 PATH = "/shop.Cart/Add"
 HOST = "10.0.1.1:50051"

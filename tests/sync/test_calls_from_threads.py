@@ -18,7 +18,7 @@ import trxds.sync
 from trxds import BootstrapError, Connectivity, RpcError, Status, StatusCode
 from trxds.filters import FilterType
 from trxds.testing import resources as xds
-from trxds.transport.client_stream import NO_REPLY, SECOND_REPLY
+from trxds.transport.response import NO_REPLY, SECOND_REPLY
 
 CALLER = contextvars.ContextVar("caller")
 

@@ -8,9 +8,9 @@ from h2.settings import SettingCodes
 from trio.testing import wait_all_tasks_blocked
 
 from trxds.core.status import OK, Status, StatusCode
-from trxds.transport.client_stream import SECOND_REPLY
 from trxds.transport.framing import frame
 from trxds.transport.options import WireOptions
+from trxds.transport.response import SECOND_REPLY
 
 HEADERS = [(":status", "200"), ("content-type", "application/grpc")]
 SMALL = WireOptions(stream_window=10_000, max_stream_window=10_000, connection_window=65_535)

@@ -12,7 +12,8 @@ from h2.settings import SettingCodes
 from trio.testing import wait_all_tasks_blocked
 
 from trxds.core.status import OK, Status, StatusCode
-from trxds.transport.client_stream import NO_REPLY, ClientStream
+from trxds.transport.client_stream import ClientStream
+from trxds.transport.response import NO_REPLY
 
 
 async def answered(stream: ClientStream) -> tuple[bytes | None, Status | None]:

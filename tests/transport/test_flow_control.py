@@ -125,7 +125,7 @@ async def test_one_slow_stream_of_a_thousand_holds_up_none_and_loses_nothing(lea
             for _ in range(999):
                 readers.start_soon(read_all, connection.open_stream(Request("/s/Count", "s", message=b"3")))
         assert received == [3] * 999
-        assert slow.status is None and slow._incoming.deframer.buffered <= 65_535
+        assert slow.status is None and slow.incoming.deframer.buffered <= 65_535
         await read_all(slow)
         assert received[-1] == slow_count
         connection.drain()

@@ -6,8 +6,8 @@ import pytest
 import trio
 
 from trxds.core.status import StatusCode
-from trxds.transport.client_stream import SECOND_REPLY
 from trxds.transport.read_coalescing import MIN_CALLS_TO_PAUSE
+from trxds.transport.response import SECOND_REPLY
 
 
 @pytest.mark.parametrize("code", ["0", "5"])

@@ -32,8 +32,9 @@ from trxds.lb.pick import (
     notify_began,
     notify_ended,
 )
-from trxds.transport.client_stream import NO_REPLY, ClientStream
+from trxds.transport.client_stream import ClientStream
 from trxds.transport.request import Request
+from trxds.transport.response import NO_REPLY
 
 from .attempt_timeout import AttemptTimeout
 from .call_credentials import authorize, requires_tls

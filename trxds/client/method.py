@@ -15,8 +15,8 @@ import trio
 from trxds.core import metadata as md
 from trxds.core.arguments import check_type
 from trxds.core.status import OK, RpcError, Status
-from trxds.transport.client_stream import NO_REPLY, SECOND_REPLY
 from trxds.transport.compression import Compression, parse_encoding
+from trxds.transport.response import NO_REPLY, SECOND_REPLY
 
 from .call import Call, has_arrived_message
 from .call_credentials import CallCredentials

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Protocol
 
 import trio
 
-from trxds.core.metadata import EMPTY, Headers, Metadata, find
+from trxds.core.metadata import EMPTY, Headers, Metadata
 from trxds.core.observe import AttemptObserver
 from trxds.core.status import CANCELLED, Status, StatusCode
 
@@ -17,7 +17,7 @@ from .framing import single_message
 from .http2_connection import Http2Connection
 from .inline_read import InlineReads
 from .request import Request
-from .response import ResponseHeaderParser, rst_stream_status, status_after_deadline
+from .response import NO_REPLY, NO_STATUS, SECOND_REPLY, ResponseHeaderParser, failed_status, rst_stream_status
 from .stream_messages import IncomingMessages, OutgoingMessages
 from .waiter import Waiter
 
@@ -53,12 +53,12 @@ class ClientStream:
     """
 
     __slots__ = (
-        "_connection",
         "_headers_lot",
-        "_incoming",
         "_reply",
         "_waiter",
+        "connection",
         "id",
+        "incoming",
         "initial_metadata",
         "opened_at",
         "outgoing",
@@ -83,11 +83,12 @@ class ClientStream:
         """The metadata of the server's headers; None until they came, and for trailers-only answers."""
         self.trailing_metadata = EMPTY
         """The metadata that came with the status; empty before."""
-        self._connection = connection
+        self.connection = connection
         # Most calls send and receive one message, each in one piece, and need neither half.
         self.outgoing = OutgoingMessages(connection.http2) if request.message is None else None
         """The sending half; None if the whole request leaves with the headers."""
-        self._incoming: IncomingMessages | None = None  # made when the first bytes come, or a task receives
+        self.incoming: IncomingMessages | None = None
+        """The receiving half; made when the first bytes come, or a task receives."""
         self._reply: bytes | None = None  # the single message, if it came together with the status
         self._waiter: Waiter | None = None  # of the task that waits for the opening, and then for the end
         self._headers_lot: trio.lowlevel.ParkingLot | None = None
@@ -99,14 +100,14 @@ class ClientStream:
     @property
     def peer(self) -> str:
         """The address of the server."""
-        return self._connection.http2.peer
+        return self.connection.http2.peer
 
     # -- opening
 
     @property
     def has_left(self) -> bool:
         """Whether its headers were handed to the transport; otherwise the server cannot have seen the call."""
-        return 0 < self.id <= self._connection.last_taken
+        return 0 < self.id <= self.connection.last_taken
 
     async def wait_open(self) -> bool:
         """Wait until the stream is open; False if it ended in the queue, with `refused` set or cancelled."""
@@ -119,26 +120,26 @@ class ClientStream:
 
     def move_to(self, connection: StreamOwner) -> None:
         """Belong to another connection to the host, which has room first (A105). Only while it waits in the queue."""
-        self._connection = connection
+        self.connection = connection
 
     def begin(self, stream_id: int, now: float, *, complete: bool) -> None:
         """Note that the connection sent the headers, and if `complete` the whole request with them."""
         self.id, self.opened_at = stream_id, now
         request = self.request
-        if self._incoming is not None:
-            self._incoming.on_opened(self._connection.http2, stream_id)
+        if self.incoming is not None:
+            self.incoming.on_opened(self.connection.http2, stream_id)
         if self.outgoing is not None:
-            self.outgoing.on_opened(self._connection.http2, stream_id)
+            self.outgoing.on_opened(self.connection.http2, stream_id)
         elif request.message is not None:
             if request.observer is not None:
                 # Not earlier: in the queue the call may still move to another connection, which would count it again.
                 _notify_sent(request.observer, request.message)
             if complete:
-                counts = self._connection.http2.counts
+                counts = self.connection.http2.counts
                 counts.messages_sent += 1
                 counts.last_sent = now
             else:
-                self.outgoing = OutgoingMessages(self._connection.http2, stream_id)
+                self.outgoing = OutgoingMessages(self.connection.http2, stream_id)
                 self.outgoing.send_nowait(request.message, end=True)
         if self._waiter is not None:
             self._waiter.wake()
@@ -200,19 +201,19 @@ class ClientStream:
             if self._headers_lot is None:
                 self._headers_lot = trio.lowlevel.ParkingLot()
             # A leader returns only at the end of its own call, which may be long after these headers.
-            self._connection.inline_reads.reclaim()
+            self.connection.inline_reads.reclaim()
             await self._headers_lot.park()
         else:
             await trio.lowlevel.checkpoint()
 
     async def receive(self) -> bytes | None:
         """Return the next message; None when no more will come. Always a checkpoint."""
-        await (self._incoming or self._make_incoming()).wait()
+        await (self.incoming or self.make_incoming()).wait()
         return self.receive_nowait()
 
     def receive_nowait(self) -> bytes | None:
         """Return the next message if it is complete, otherwise None. Never a checkpoint."""
-        incoming, observer = self._incoming, self.request.observer
+        incoming, observer = self.incoming, self.request.observer
         if incoming is None:
             return None
         # Before the message is taken: A66 also counts the compressed size.
@@ -232,9 +233,9 @@ class ClientStream:
         the request has `one_reply`, a second message, or OK without one, is the server's mistake: the status is
         `SECOND_REPLY` or `NO_REPLY`. Always a checkpoint.
         """
-        inline = self._connection.inline_reads
-        if self._incoming is not None:
-            self._incoming.read_on()  # for the rest of the stream, as no second message may come
+        inline = self.connection.inline_reads
+        if self.incoming is not None:
+            self.incoming.read_on()  # for the rest of the stream, as no second message may come
         can_lead = inline.is_delegated and inline.leader is None and self.status is None
         if not (can_lead and await inline.read_as_leader(self)):
             if self.status is not None:
@@ -261,14 +262,14 @@ class ClientStream:
         reply = single_message(event.data, self.request.max_receive_size) if self.request.one_reply else None
         if reply is not None:
             self._reply = reply
-            http2 = self._connection.http2
+            http2 = self.connection.http2
             http2.counts.messages_received += 1
             http2.counts.last_received = http2.reader.last_read
-            status, trailing = self._connection.response_parser.trailers(event.trailers)
+            status, trailing = self.connection.response_parser.trailers(event.trailers)
             if not status.ok:
-                status = _unless_past_deadline(self.request, status, event.trailers)
+                status = failed_status(status, event.trailers, deadline_passed=_is_past_deadline(self.request))
             return self._finish(status, trailing)
-        (self._incoming or self._make_incoming()).is_open = False  # its end has come, so opening its window has no use
+        (self.incoming or self.make_incoming()).is_open = False  # its end has come, so opening its window has no use
         self.accept(DataReceived(event.stream_id, event.data, len(event.data), False))
         if self.status is None:
             self._accept_trailers(event.trailers)
@@ -284,32 +285,33 @@ class ClientStream:
 
     def accept(self, event: DataReceived) -> None:
         """Take in a DATA frame."""
-        incoming = self._incoming or self._make_incoming()
+        incoming = self.incoming or self.make_incoming()
         problem = incoming.accept(event)
         if problem is not None:
             self.refuse(problem)
         elif event.end:
             # PROTOCOL-HTTP2: a response ends with trailers, not with DATA.
-            self._finish(_unless_past_deadline(self.request, NO_STATUS))
+            self._finish(failed_status(NO_STATUS, (), deadline_passed=_is_past_deadline(self.request)))
         elif self.request.one_reply and incoming.has_more_than_one:
             self.fail(SECOND_REPLY, reset=ErrorCode.CANCEL)
 
-    def _make_incoming(self) -> IncomingMessages:
+    def make_incoming(self) -> IncomingMessages:
         """Make the receiving half of the stream."""
-        incoming = IncomingMessages(self._connection.http2, self.id, self.request.max_receive_size)
-        self._incoming = incoming
+        incoming = IncomingMessages(self.connection.http2, self.id, self.request.max_receive_size)
+        self.incoming = incoming
         incoming.is_open = self.status is None
         # A unary call's caller may wait already, so a message larger than the window must not be held back.
         is_waiting = self._waiter is not None and self._waiter.is_parked
-        incoming.is_reading = is_waiting or self._connection.inline_reads.leader is self
+        incoming.is_reading = is_waiting or self.connection.inline_reads.leader is self
         return incoming
 
     def _accept_initial(self, headers: Headers) -> None:
-        problem, self.initial_metadata, encoding = self._connection.response_parser.initial(headers)
+        problem, self.initial_metadata, encoding = self.connection.response_parser.initial(headers)
         if problem is not None:
-            return self.fail(_unless_past_deadline(self.request, problem, headers), reset=ErrorCode.CANCEL)
+            problem = failed_status(problem, headers, deadline_passed=_is_past_deadline(self.request))
+            return self.fail(problem, reset=ErrorCode.CANCEL)
         if encoding:
-            (self._incoming or self._make_incoming()).deframer.encoding = encoding
+            (self.incoming or self.make_incoming()).deframer.encoding = encoding
         # A6: headers commit the call. A Trailers-Only answer does not: a retry policy may still repeat the call.
         if self.request.on_headers is not None:
             self.request.on_headers()
@@ -317,10 +319,10 @@ class ClientStream:
             self._headers_lot.unpark_all()
 
     def _accept_trailers(self, trailers: Headers) -> None:
-        incoming = self._incoming
-        status, trailing = self._connection.response_parser.trailers(trailers)
+        incoming = self.incoming
+        status, trailing = self.connection.response_parser.trailers(trailers)
         if not status.ok:
-            status = _unless_past_deadline(self.request, status, trailers)
+            status = failed_status(status, trailers, deadline_passed=_is_past_deadline(self.request))
         elif incoming is not None and not incoming.deframer.between_messages:
             status = Status(StatusCode.INTERNAL, "the server said OK in the middle of a message")
         elif self.request.one_reply and (incoming is None or not incoming.deframer.messages):
@@ -334,8 +336,8 @@ class ClientStream:
         if self.status is None:
             self.fail(CANCELLED, reset=ErrorCode.CANCEL)
         self._reply = None
-        if self._incoming is not None:
-            self._incoming.drop()
+        if self.incoming is not None:
+            self.incoming.drop()
 
     def refuse(self, problem: Status) -> None:
         """End the call because the server sent something that cannot be part of it, or cannot be read."""
@@ -348,14 +350,14 @@ class ClientStream:
         """End the call because the server reset the stream."""
         is_past = _is_past_deadline(self.request)
         # grpc-java's server resets every stream after a GOAWAY that ends the connection, and the reason is there.
-        status = rst_stream_status(code, deadline_passed=is_past, hint=self._connection.http2.loss_hint)
+        status = rst_stream_status(code, deadline_passed=is_past, hint=self.connection.http2.loss_hint)
         self.fail(status, refused=code == ErrorCode.REFUSED_STREAM)
 
     def fail(self, status: Status, *, refused: bool = False, reset: int | None = None) -> None:
         """End the call with a status that is not from the server; `reset` is the code of a RST_STREAM to it, if any."""
         # A stream without an identifier is idle for the server, and must not be reset (RFC 9113 §6.4).
         if self.id and reset is not None:
-            self._connection.http2.reset(self.id, reset)
+            self.connection.http2.reset(self.id, reset)
         self._finish(status, refused=refused, broken=self.id != 0)
 
     def _finish(
@@ -366,68 +368,19 @@ class ClientStream:
         if self.outgoing is not None:
             if self.id and self.outgoing.is_open:
                 # The answer is complete, so the server does not need the rest of the request (RFC 9113 §8.1).
-                self._connection.http2.reset(self.id, ErrorCode.NO_ERROR)
+                self.connection.http2.reset(self.id, ErrorCode.NO_ERROR)
             self.outgoing.stop()
         self.request.on_headers = None  # it refers to this stream: without that cycle no garbage collection is needed
         self.status = status
         self.refused = refused
         self.trailing_metadata = trailing
-        if self._incoming is not None:
-            self._incoming.stop()
+        if self.incoming is not None:
+            self.incoming.stop()
         if self._waiter is not None:
             self._waiter.wake()
         if self._headers_lot is not None:
             self._headers_lot.unpark_all()
-        self._connection.forget(self, broken=broken)
-
-
-# -- several messages of a stream
-
-
-def takes_messages_now(stream: ClientStream) -> bool:
-    """Return whether the stream takes messages, and none waits for windows or buffer. Any thread may call it."""
-    outgoing = stream.outgoing
-    return stream.status is None and outgoing is not None and outgoing.is_open and not outgoing.waits_for_room
-
-
-async def send_together(stream: ClientStream, messages: Sequence[bytes]) -> bool:
-    """Send messages of bounded size in one piece; as `send`, but a checkpoint only if it waits for room."""
-    outgoing = stream.outgoing
-    if outgoing is None:
-        return False
-    if outgoing.waits_for_room:
-        await outgoing.wait_taken()
-    if not stream.send_many(messages):
-        return False
-    if outgoing.waits_for_room:
-        await outgoing.wait_taken()
-    return not outgoing.was_cut
-
-
-def has_message(stream: ClientStream) -> bool:
-    """Return whether a complete message waits."""
-    return stream._incoming is not None and bool(stream._incoming.deframer.messages)
-
-
-async def wait_message(stream: ClientStream) -> bool:
-    """Wait for a message; False if no more will come. Always a checkpoint."""
-    await (stream._incoming or stream._make_incoming()).wait()
-    return has_message(stream)
-
-
-async def listen(stream: ClientStream, request: bytes, on_reply: Callable[[bytes], None]) -> Status | None:
-    """Send the only message of a new stream, which is the channel's own, and pass each reply to `on_reply`.
-
-    Return the status of the call.
-    """
-    stream._connection.http2.counts.own_streams += 1
-    try:
-        await stream.send(request, end=True)
-        while (reply := await stream.receive()) is not None:
-            on_reply(reply)
-        return stream.status
-    finally:
-        stream.cancel()
+        self.connection.forget(self, broken=broken)
 
 
 def _is_past_deadline(request: Request) -> bool:
@@ -437,18 +390,3 @@ def _is_past_deadline(request: Request) -> bool:
 
 def _notify_sent(observer: AttemptObserver, message: bytes) -> None:
     observer.sent(message.original_size if isinstance(message, Compressed) else len(message), len(message))
-
-
-def _unless_past_deadline(request: Request, problem: Status, headers: Sequence[tuple[bytes, bytes]] = ()) -> Status:
-    """Return the status of a call that ended with these headers, or with none."""
-    # A server that gives up at the deadline is a 502 of nginx, or an end without a status of Caddy and HAProxy. What a
-    # server says itself stands.
-    is_said = find(headers, b"grpc-status") is not None
-    return problem if is_said or not _is_past_deadline(request) else status_after_deadline(problem)
-
-
-NO_STATUS = Status(StatusCode.UNKNOWN, "the server ended the call without a status")
-
-# gRPC's statuscodes.md: for a wrong number of responses the client itself makes UNIMPLEMENTED.
-NO_REPLY = Status(StatusCode.UNIMPLEMENTED, "the server said OK, but sent no message")
-SECOND_REPLY = Status(StatusCode.UNIMPLEMENTED, "the server sent a second message where the method has one")

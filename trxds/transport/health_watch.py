@@ -14,9 +14,9 @@ from trxds.core.backoff import RestartBackoff
 from trxds.core.metadata import Headers
 from trxds.core.status import OK, Status, StatusCode, unavailable
 
-from .client_stream import listen
 from .connection import Connection
 from .request import Request
+from .streamed_messages import listen
 
 _log = logging.getLogger("trxds.transport")
 

@@ -6,7 +6,7 @@ The tables are those of gRPC's `PROTOCOL-HTTP2.md` and `http-grpc-status-mapping
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
 from trxds.core.metadata import Headers, Metadata, decode, decode_binary, decode_message, find
@@ -181,6 +181,17 @@ def rst_stream_status(code: int, *, deadline_passed: bool, hint: str = "") -> St
     return Status(status, f"the server reset the stream: {code_name(code)}{hint}")
 
 
-def status_after_deadline(problem: Status) -> Status:
-    """Return the status of a call whose deadline had passed when it ended without a status of the server."""
+def failed_status(problem: Status, headers: Sequence[tuple[bytes, bytes]], *, deadline_passed: bool) -> Status:
+    """Return the status of a call that ended with `problem` and these headers or trailers."""
+    # A server that gives up at the deadline is a 502 of nginx, or an end without a status of Caddy and HAProxy. What a
+    # server says itself stands.
+    if not deadline_passed or find(headers, b"grpc-status") is not None:
+        return problem
     return Status(StatusCode.DEADLINE_EXCEEDED, f"the deadline has passed; {problem.message}")
+
+
+NO_STATUS = Status(StatusCode.UNKNOWN, "the server ended the call without a status")
+
+# gRPC's statuscodes.md: for a wrong number of responses the client itself makes UNIMPLEMENTED.
+NO_REPLY = Status(StatusCode.UNIMPLEMENTED, "the server said OK, but sent no message")
+SECOND_REPLY = Status(StatusCode.UNIMPLEMENTED, "the server sent a second message where the method has one")

@@ -22,7 +22,7 @@ from trxds.core.connectivity import Connectivity
 from trxds.core.observers import Observers
 from trxds.core.status import OK, Status, unavailable
 
-from .client_stream import ClientStream, listen
+from .client_stream import ClientStream
 from .connect import Network, connect_error
 from .connection import Connection
 from .connection_age import ConnectionAge, close_after_grace
@@ -32,6 +32,7 @@ from .health_watch import HealthCheck, watch_health
 from .keepalive import Keepalive
 from .options import WireOptions
 from .request import Request
+from .streamed_messages import listen
 from .subchannel_connections import ConnectionStats, WorkingConnections
 from .tls import TlsNetwork
 
