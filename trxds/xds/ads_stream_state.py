@@ -8,7 +8,7 @@ There are three kinds of state, by how long they live:
 
 * `Resource` is a name and what is known of it. The other servers of its authority share it.
 * `Subscription` is one type's names and what this server sent for them. It outlives the streams.
-* `_Stream` has a `ResourceTypeState` for each type: requested names and pending ACKs. It ends with the stream.
+* `AdsCall` is one stream, with a `ResourceTypeState` for each type: requested names and pending ACKs.
 
 `AdsStream` drives it: it calls `stream_opened`; then `next_request` until it is None, and `sent` for each request that
 went out; `read` and `received` for each response; `expire_timers` when `next_deadline` has come, and `next_request`
@@ -21,16 +21,14 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Mapping
-from itertools import takewhile
 from typing import Any
-
-from msgspec import Struct, field
 
 from trxds.core.clock import TimeOfDay, since_1970
 from trxds.resources.cooperative_parse import Slices
 from trxds.resources.extension import parse
 from trxds.resources.types import RESOURCE_TYPES, ParseContext, Parsed, ResourceType
 
+from .ads_call import AdsCall
 from .bootstrap import Node, ServerConfig
 from .discovery_request import DiscoveryRequestParams, ProtocolVariant, set_nack, set_node
 from .discovery_response import ParsedResponse, Raw, UnknownResponse
@@ -41,39 +39,6 @@ from .resource_updater import ResourceUpdater, Subscription
 from .sotw import SotwProtocol
 
 log = logging.getLogger("trxds.xds")
-
-
-class _Stream(Struct, eq=False):
-    types: dict[ResourceType, ResourceTypeState]
-    pending_types: dict[ResourceType, None]  # types that may have a request to send, in the order in which it came up
-    delayed_nacks: dict[ResourceType, float] = field(default_factory=dict)  # when each type's delayed NACK may go
-    node_sent: bool = False  # only the first request of a stream has the node
-    received_response: bool = False  # after a response, the stream's end is no failure (A57)
-    # When each resource that was requested, and has not arrived, counts as absent or late (A57). All waits of a stream
-    # are equally long (`ResourceErrorPolicy.wait`), so the first one that began is the first to end.
-    resource_timers: dict[Resource, float] = field(default_factory=dict)
-    # Resources that came from another server and are requested on a stream with responses: the next response may have
-    # been made before the request.
-    just_requested: set[Resource] = field(default_factory=set)
-
-    def expire_timers(self, now: float) -> list[Resource]:
-        """Return the resources that timed out, and mark the types whose delayed NACK may go now."""
-        for type in [type for type, when in self.delayed_nacks.items() if when <= now]:
-            del self.delayed_nacks[type]
-            self.pending_types[type] = None
-        late = list(takewhile(lambda resource: self.resource_timers[resource] <= now, self.resource_timers))
-        for resource in late:
-            del self.resource_timers[resource]
-        return late
-
-    def schedule_next(self, type: ResourceType, *, sent: bool) -> None:
-        """Mark the type for another request if there is more to send, or note when its delayed NACK may go."""
-        state = self.types[type]
-        self.delayed_nacks.pop(type, None)
-        if sent and state.has_more:
-            self.pending_types[type] = None
-        elif state.next_due < math.inf:
-            self.delayed_nacks[type] = state.next_due
 
 
 class AdsStreamState:
@@ -101,7 +66,7 @@ class AdsStreamState:
         self._updater = ResourceUpdater(server.uri, error_policy or ResourceErrorPolicy(), time_of_day)
         # In the order of the first requests on a stream: LDS, RDS, CDS, EDS.
         self._subscriptions = {type: Subscription() for type in RESOURCE_TYPES.values()}
-        self._stream: _Stream | None = None
+        self._stream: AdsCall | None = None
 
     def __repr__(self) -> str:
         names = sum(len(s.wanted) for s in self._subscriptions.values())
@@ -160,7 +125,7 @@ class AdsStreamState:
     def stream_opened(self) -> None:
         """Begin a stream: request everything anew, with the versions in the cache and no nonce."""
         types = {type: ResourceTypeState(cumulative=self.protocol.cumulative) for type in self._subscriptions}
-        self._stream = _Stream(types, pending_types=dict.fromkeys(types))
+        self._stream = AdsCall(types, pending_types=dict.fromkeys(types))
 
     def next_request(self, now: float) -> Any | None:
         """Return the next request, with every change since the last one, or None."""
@@ -202,7 +167,7 @@ class AdsStreamState:
         if self._stream is not None:
             self._stream.pending_types[type] = None
 
-    def _build_request(self, type: ResourceType, stream: _Stream, now: float) -> Any | None:
+    def _build_request(self, type: ResourceType, stream: AdsCall, now: float) -> Any | None:
         self._forget_unwanted(type)
         subscription, state = self._subscriptions[type], stream.types[type]
         requested = state.requested
@@ -317,7 +282,7 @@ class AdsStreamState:
             self._stream.resource_timers.pop(resource, None)
         return resource
 
-    def _find_deleted(self, response: ParsedResponse, stream: _Stream) -> list[Resource]:
+    def _find_deleted(self, response: ParsedResponse, stream: AdsCall) -> list[Resource]:
         """Return the resources that the response deletes, by name or by leaving them out of a complete response.
 
         A resource that never came from this server may be left out, though another server sent it: the response may
@@ -343,7 +308,7 @@ class AdsStreamState:
         """Return roughly the bytes of pending ACKs and NACKs. In state of the world there are never many."""
         if self.protocol.cumulative or self._stream is None:
             return 0
-        return sum(state.unsent_bytes for state in self._stream.types.values())
+        return self._stream.unsent_bytes
 
     # -- timers
 
@@ -355,11 +320,7 @@ class AdsStreamState:
     @property
     def next_deadline(self) -> float:
         """Return the time at which `expire_timers` has something to do; infinite if never."""
-        stream = self._stream
-        if stream is None:
-            return math.inf
-        first_timer = next(iter(stream.resource_timers.values()), math.inf)
-        return min(first_timer, *stream.delayed_nacks.values(), math.inf)
+        return self._stream.next_deadline if self._stream is not None else math.inf
 
     def expire_timers(self, now: float) -> list[Resource]:
         """Return the wanted resources that timed out: neither this server nor another one sent them."""
