@@ -77,12 +77,8 @@ def plain_listener(mesh: Mesh) -> None:
     mesh.plane.put(listener)
 
 
-def bad_routes(mesh: Mesh) -> None:
-    mesh.plane.put(xds.routes("routes", xds.route("cart"), domains=[]))
-
-
-def other_domains(mesh: Mesh) -> None:
-    mesh.plane.put(xds.routes("routes", xds.route("cart"), domains=["elsewhere"]))
+def domains(*names: str) -> Callable[[Mesh], Any]:
+    return lambda mesh: mesh.plane.put(xds.routes("routes", xds.route("cart"), domains=[*names]))
 
 
 def inline_routes(mesh: Mesh) -> None:
@@ -107,12 +103,8 @@ def bad_endpoints(mesh: Mesh) -> None:
     mesh.plane.put(xds.endpoints("cart", xds.locality(mesh.hosts[0], priority=1)))
 
 
-def draining(mesh: Mesh) -> None:
-    mesh.endpoints("cart", xds.locality(mesh.hosts[0], health={mesh.hosts[0]: "DRAINING"}))
-
-
-def unhealthy(mesh: Mesh) -> None:
-    mesh.endpoints("cart", xds.locality(mesh.hosts[0], health={mesh.hosts[0]: "UNHEALTHY"}))
+def health(state: str) -> Callable[[Mesh], Any]:
+    return lambda mesh: mesh.endpoints("cart", xds.locality(mesh.hosts[0], health={mesh.hosts[0]: state}))
 
 
 def weightless(mesh: Mesh) -> None:
@@ -126,8 +118,9 @@ def dropping(mesh: Mesh) -> None:
     mesh.plane.put({**xds.endpoints("cart", xds.locality(mesh.hosts[0])), "policy": {"drop_overloads": [share]}})
 
 
-def no_rpcs_at_all(mesh: Mesh) -> None:
-    mesh.plane.put({**xds.cluster("cart"), "circuit_breakers": {"thresholds": [{"max_requests": 0}]}})
+def max_requests(limit: int) -> Callable[[Mesh], Any]:
+    breakers = {"thresholds": [{"max_requests": limit}]}
+    return lambda mesh: mesh.plane.put({**xds.cluster("cart"), "circuit_breakers": breakers})
 
 
 def faulty(mesh: Mesh) -> None:
@@ -203,7 +196,7 @@ STORIES = {
     "cluster deleted": Story(stands("CDS", "cart", "DOES_NOT_EXIST", 120) + DELETED, go_on=gone("CDS", "cart")),
     # refused
     "bad listener": Story(stands("LDS", "shop", "NACKED", 60) + BAD, bad_listener),
-    "bad routes": Story(stands("RDS", "routes", "NACKED", 60) + BAD, bad_routes),
+    "bad routes": Story(stands("RDS", "routes", "NACKED", 60) + BAD, domains()),
     "bad cluster": Story(stands("CDS", "cart", "NACKED", 60) + BAD, bad_cluster),
     "bad endpoints": Story("cluster cart: " + stands("EDS", "cart", "NACKED", 60) + BAD, bad_endpoints),
     "bad update, and fail_on_data_errors (A88)": Story(
@@ -241,7 +234,7 @@ STORIES = {
     "no virtual host": Story(
         stands("RDS", "routes", "ACKED", 120)
         + 'it has no virtual host for "shop"; add that domain to one of its virtual hosts',
-        go_on=other_domains,
+        go_on=domains("elsewhere"),
     ),
     "no route": Story(
         NO_ROUTE,
@@ -263,9 +256,9 @@ STORIES = {
     ),
     "all draining": Story(
         "cluster cart: " + stands("EDS", "cart", "ACKED", 120) + NO_HOST,
-        go_on=draining,
+        go_on=health("DRAINING"),
     ),
-    "all unhealthy": Story("cluster cart: " + stands("EDS", "cart", "ACKED", 120) + NO_HOST, go_on=unhealthy),
+    "all unhealthy": Story("cluster cart: " + stands("EDS", "cart", "ACKED", 120) + NO_HOST, go_on=health("UNHEALTHY")),
     "weight forgotten": Story("cluster cart: " + stands("EDS", "cart", "ACKED", 120) + NO_PLACE, go_on=weightless),
     "aggregate without leaves": Story(
         stands("CDS", "cart", "ACKED", 60)
@@ -293,7 +286,7 @@ STORIES = {
     ),
     "circuit breaker": Story(
         "circuit breaker drop",
-        go_on=no_rpcs_at_all,
+        go_on=max_requests(0),
         note=stands("CDS", "cart", "ACKED", 120) + "max_requests is 0, and so many RPCs are in flight",
     ),
     "injected fault": Story(
@@ -376,9 +369,7 @@ async def test_a_lost_control_plane_is_named_in_errors_about_pending_resources(
         assert await ask(channel) == mesh.hosts[0], "what is known serves on"
 
 
-async def test_the_error_text_of_a_problem_stays_while_it_lasts(
-    autojump_clock: trio.testing.MockClock,
-) -> None:
+async def test_the_error_text_of_a_problem_stays_while_it_lasts(autojump_clock: trio.testing.MockClock) -> None:
     async with playing(Story("", refuse(PLANE))) as (_, channel):
         texts = set()
         for _ in range(20):
@@ -398,10 +389,7 @@ async def test_repeated_bad_updates_keep_the_time_of_the_first(autojump_clock: t
 
 
 async def test_the_error_of_a_full_circuit_breaker_names_the_cluster(autojump_clock: trio.testing.MockClock) -> None:
-    def one_at_a_time(mesh: Mesh) -> None:
-        mesh.plane.put({**xds.cluster("cart"), "circuit_breakers": {"thresholds": [{"max_requests": 1}]}})
-
-    async with playing(Story("", one_at_a_time)) as (_, channel), bidi(channel).open() as call:
+    async with playing(Story("", max_requests(1))) as (_, channel), bidi(channel).open() as call:
         await call.send(b"one")
         await call.receive()
         with pytest.raises(RpcError) as caught:
