@@ -12,7 +12,7 @@ from trio.lowlevel import checkpoint, checkpoint_if_cancelled
 from trxds.core.metadata import EMPTY, Metadata
 from trxds.core.status import CANCELLED, RpcError, Status
 from trxds.transport.client_stream import ClientStream
-from trxds.transport.streamed_messages import has_message, send_together, takes_messages_now, wait_message
+from trxds.transport.streaming_calls import has_message, send_together, takes_messages_now, wait_message
 
 from .call_protocol import ResponseStream
 from .hedging import HedgingState

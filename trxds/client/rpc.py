@@ -201,7 +201,7 @@ class Rpc:
         """Return the attempts after the first one; most calls have none, and never ask."""
         if self._attempts is None:
             channel, policy = self._channel, self.route.config.retry
-            limit = self._settings.max_attempts
+            limit = self.settings.max_attempts
             retry = RetryState(policy, channel.random, channel.throttle, limit) if policy is not None else None
             replay = self._request if isinstance(self._request, ReplayBuffer) else None
             self._attempts = CallAttempts(self, retry, replay)
@@ -213,7 +213,7 @@ class Rpc:
         """Begin a hedged call. One with a single message waits here for the choice; a streaming call runs it later."""
         replay = self._request if isinstance(self._request, ReplayBuffer) else None
         throttle, lifecycle = self._channel.throttle, self._channel.lifecycle
-        limit = self._settings.max_attempts
+        limit = self.settings.max_attempts
         self.hedging = HedgingState(self, self.scope.path, policy, limit, replay, throttle, lifecycle)
         self.scope.waiting_for = "one of its attempts"
         if replay is not None:

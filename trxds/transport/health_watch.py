@@ -16,7 +16,7 @@ from trxds.core.status import OK, Status, StatusCode, unavailable
 
 from .connection import Connection
 from .request import Request
-from .streamed_messages import listen
+from .streaming_calls import listen
 
 _log = logging.getLogger("trxds.transport")
 

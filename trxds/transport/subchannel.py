@@ -32,7 +32,7 @@ from .health_watch import HealthCheck, watch_health
 from .keepalive import Keepalive
 from .options import WireOptions
 from .request import Request
-from .streamed_messages import listen
+from .streaming_calls import listen
 from .subchannel_connections import ConnectionStats, WorkingConnections
 from .tls import TlsNetwork
 
