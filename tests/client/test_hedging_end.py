@@ -83,6 +83,15 @@ async def test_an_observer_gets_the_status_of_each_hedge_without_a_host(hedged, 
         assert watcher.of("ended") == ["ended UNAVAILABLE"] * 4
 
 
+async def test_hedges_that_the_callers_own_deadline_ends_are_past_it_for_observers(hedged, autojump_clock):
+    async with hedged() as world:
+        world.serve(Host(100))
+        watcher = Watcher()
+        with world.channel.observed_by(watcher), trio.move_on_after(1.5):
+            await world.ask()
+        assert watcher.of("ended") == ["ended DEADLINE_EXCEEDED"] * 2
+
+
 @pytest.mark.parametrize("method", ["receive", "wait_initial_metadata"])
 async def test_a_hedged_stream_without_a_host_fails_after_its_attempts(method, hedged, autojump_clock):
     async with hedged() as world:

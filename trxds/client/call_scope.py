@@ -112,12 +112,8 @@ class CallScope:
         return error
 
     def leave(self, stream: ClientStream | None) -> Status:
-        """End a call that its caller leaves without a status: with that of its stream, which has one, or cancelled."""
-        status = stream.status if stream is not None else None
-        # The caller's own cancel scope ends the call by `Cancelled`, which has no status.
-        if stream is not None and status is CANCELLED and stream.request.deadline <= trio.current_time():
-            status = Status(StatusCode.DEADLINE_EXCEEDED, "the caller's own time was over")
-        self.status = status or CANCELLED
+        """End a call that its caller leaves without a status: with that of its stream, or cancelled."""
+        self.status = status_of_left(stream)
         return self.status
 
     def deadline_error(self) -> RpcError:
@@ -141,3 +137,13 @@ class CallScope:
         """End the steps that wait, because the call, its session or its channel has ended."""
         for scope in self._scopes or ():
             scope.cancel(reason=reason)
+
+
+def status_of_left(stream: ClientStream | None) -> Status:
+    """Return the status of a call, or an attempt, that was left with this stream, which has ended by now."""
+    if stream is None or stream.status is None:
+        return CANCELLED
+    # The caller's own cancel scope ends the call by `Cancelled`, which has no status.
+    if stream.status is CANCELLED and stream.request.deadline <= trio.current_time():
+        return Status(StatusCode.DEADLINE_EXCEEDED, "the caller's own time was over")
+    return stream.status

@@ -10,7 +10,7 @@ from msgspec import Struct
 from trxds.core.metadata import Headers, encode
 from trxds.core.observe import Pick, SessionHostChanged, SessionPick
 from trxds.core.observers import AttemptObservers, CallObservers
-from trxds.core.status import CANCELLED, Status, StatusCode
+from trxds.core.status import Status, StatusCode
 from trxds.lb.circuit_breakers import CallCounter
 from trxds.lb.first_pass import FirstPass
 from trxds.lb.override_host.repin_reason import reason_of
@@ -19,7 +19,7 @@ from trxds.session_affinity.session import SessionCookies
 from trxds.session_affinity.session_events import SessionMoved, SessionPinned
 from trxds.transport.client_stream import ClientStream
 
-from .call_scope import CallScope
+from .call_scope import CallScope, status_of_left
 
 _NO_SESSION_PICK = SessionPick("")
 _OF_MESSAGES = frozenset({"sent", "received"})
@@ -85,11 +85,9 @@ class CallTelemetry(Struct, eq=False):
 
     def outcome(self, stream: ClientStream | None) -> Status:
         """Return the status of an attempt: its stream's, or the call's if that has cancelled the stream."""
-        status = stream.status if stream is not None else None
-        if status is not None and status.code is not StatusCode.CANCELLED:
-            return status
-        of_call = self._scope.status
-        return of_call if of_call is not None and not of_call.ok else status or CANCELLED
+        status, of_call = status_of_left(stream), self._scope.status
+        # A call that ends with OK may have cancelled other attempts.
+        return of_call if status.code is StatusCode.CANCELLED and of_call is not None and not of_call.ok else status
 
 
 class AttemptTelemetry(Struct, eq=False):
