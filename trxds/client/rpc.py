@@ -317,7 +317,7 @@ class Rpc:
     # -- the end
 
     def error(self, status: Status) -> RpcError:
-        """Let go of what a call without an end holds; return the exception of its status, with metadata and peer."""
+        """Release what only an open call needs; return the exception of its status, with metadata and peer."""
         # Now, and not when its block is left, for the caller may stay there: circuit breakers count the call no more
         # (A32), and the session's other calls do not wait for it.
         if self._first is not None:
@@ -350,9 +350,7 @@ class Rpc:
             self.hedging.stop()
 
     def end_call(self, status: Status) -> None:
-        """End the call with `status`, whatever the server has sent of it: its caller does not want it any more, or
-        has a message that cannot be sent.
-        """
+        """End the call with `status`, whatever the server has sent, because its caller cancels it or cannot send."""
         if isinstance(self._request, ReplayBuffer):
             self._request.drop()  # whatever the retry policy says
         if self.attempt is not None:
