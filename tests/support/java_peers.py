@@ -16,7 +16,7 @@ from . import peer_planes, peer_programs
 from .peer_planes import Plane
 from .peer_programs import Peer
 
-NAMES = ("Backend", "Client", "Plane")
+NAMES = ("Backend", "Client", "Plane", "XdsBackend")
 FOLDER = Path(__file__).parents[2] / ".peers" / "java"
 # A program that lives for seconds gains nothing by the second compiler, and several begin at once on two cores.
 OPTIONS = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto")
