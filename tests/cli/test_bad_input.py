@@ -37,13 +37,6 @@ def test_the_port_of_a_page_needs_the_page() -> None:
     assert (done.exit_code, "--port needs --live, whose page it is for" in done.stderr) == (2, True)
 
 
-@pytest.mark.parametrize("value", ["", "x"])
-def test_a_cookie_that_is_none_is_not_shown(value: str) -> None:
-    done = run("cookie", value)
-    about = "VALUE, of 1 character, is no session cookie" if value else "VALUE is empty"
-    assert (done.exit_code, done.stderr) == (1, f"{about}: a cookie is base64 of addresses, or has Envoy's form\n")
-
-
 @pytest.mark.parametrize(
     "command", [["generate", "--out", "out", f"{NOT_UTF_8}.proto"], ["generate", "--out", "out", "-I", NOT_UTF_8, "x"]]
 )

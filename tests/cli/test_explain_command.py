@@ -1,6 +1,5 @@
-"""`trxds explain` says where a call would go, down to the host, and sends nothing; `trxds cookie` reads a cookie."""
+"""`trxds explain` says where a call would go, down to the host, and sends nothing."""
 
-import base64
 import json
 
 import pytest
@@ -198,57 +197,3 @@ def test_a_bad_service_config_is_named_before_anything_runs(tmp_path, text, erro
     file.write_bytes(text)
     done = run("explain", "ipv4:127.0.0.1:1", METHOD, "--service-config", str(file))
     assert (done.exit_code, error in done.output) == (2, True)
-
-
-# -- trxds cookie
-
-
-@pytest.mark.parametrize("form", ["{}", "session={}", "grpc-session={}", '"{}"'])
-def test_a_cookie_is_read_with_its_name_or_without(form):
-    done = run("cookie", form.format(b64("10.0.0.1:80,10.0.0.2:80;cart")))
-    assert done.output.splitlines() == ["hosts: 10.0.0.1:80, 10.0.0.2:80", "cluster: cart"]
-
-
-def test_a_cookie_with_a_bad_address_says_that_it_is_not_used():
-    done = run("cookie", b64("nowhere;cart"))
-    assert "not used: no address is ip:port or unix:path, so calls may go to any host" in done.output
-
-
-def test_a_cookie_with_a_good_address_among_bad_ones_says_which_are_not_used():
-    done = run("cookie", b64("nowhere,10.0.0.1:80;cart"))
-    assert done.output.splitlines() == [
-        "hosts: nowhere, 10.0.0.1:80",
-        "cluster: cart",
-        "not used: nowhere, as an address is ip:port or unix:path",
-    ]
-
-
-def test_control_characters_of_a_foreign_cookie_are_escaped():
-    done = run("cookie", b64("\x1b[2J\nhosts: 10.0.0.1:80;\x1b]0;cart\x07"))
-    assert done.output.splitlines()[:2] == [
-        r"hosts: \x1b[2J\nhosts: 10.0.0.1:80",
-        r"cluster: \x1b]0;cart\x07",
-    ]
-
-
-def test_a_cookie_as_data():
-    done = run("cookie", "--json", b64("10.0.0.1:80;cart"))
-    assert json.loads(done.output) == {
-        "addresses": ["10.0.0.1:80"],
-        "cluster": "cart",
-        "expires": None,
-        "usable": True,
-        "unused": [],
-    }
-
-
-def test_an_invalid_cookie_exits_1():
-    done = run("cookie", "!!")
-    assert (done.exit_code, "VALUE, of 2 characters, is no session cookie: " in done.output) == (1, True)
-
-
-def test_an_expiry_beyond_all_dates_is_shown_in_seconds():
-    forever = base64.b64encode(b"\x0a\x0b10.0.0.1:80\x10" + b"\xff" * 9 + b"\x01").decode()
-    done = run("cookie", forever)
-    assert done.exit_code == 0
-    assert "expires: after the year 9999 (18446744073709551615 s since 1970)" in done.output

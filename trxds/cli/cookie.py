@@ -1,24 +1,32 @@
-"""`trxds cookie`: the content of a session cookie, for people."""
+"""`trxds cookie`: the content of a session cookie, for people.
+
+Clients ignore a cookie that they cannot use, because it may come from anywhere. Somebody who asks about one wants to
+know what is wrong with it. So the command refuses a cookie without an address, and says why.
+"""
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator
 from datetime import UTC, datetime
 
 from msgspec import Struct
 
-from trxds.session_affinity.cookie import decode
+from trxds.core.plural import plural
+from trxds.session_affinity.cookie import MAX_HOSTS, MAX_SIZE, SessionCookie, decode
 
 from .call.printable import printable
 
 _UNNAMED = "not named, so the draw of a route with several clusters decides"
+_FORMS = "write the value as in Set-Cookie, without the attributes behind it: base64 of ip:port[,ip:port...];cluster"
+_NO_BASE64 = re.compile(r"[^A-Za-z0-9+/]")
 
 
 class ReadCookie(Struct, frozen=True):
     """The content of a cookie. `expires` is in seconds since 1970, infinite if not stated; `cluster` may be empty.
 
-    `unused` are the `addresses` that calls do not use; `usable` is false if calls use none of them.
+    `unused` are the `addresses` that calls do not use. `usable` is false if they use none: the cookie has expired.
     """
 
     addresses: tuple[str, ...]
@@ -28,28 +36,54 @@ class ReadCookie(Struct, frozen=True):
     unused: tuple[str, ...]
 
 
-def read_cookie(value: str) -> ReadCookie | None:
-    """Read a cookie's value, or `name=value`. Return None if it is no session cookie."""
+def read_cookie(value: str, now: float) -> ReadCookie:
+    """Read a cookie's value, or `name=value`, at `now` seconds since 1970.
+
+    `ValueError` says why it is no session cookie, and does not show it: it may be another program's secret.
+    """
     rest = value.partition("=")[2]
     # A value may itself end in =, the padding of base64, and be in quotes.
-    read = decode(rest if rest.strip('="') else value)
-    if read is None:
-        return None
+    value = rest if rest.strip('="') else value
+    read = decode(value)
+    if read is None or not read.names_host or "\ufffd" in read.addresses:
+        raise ValueError(f"{_why_none(value, read)}; {_FORMS}")
     addresses = tuple(read.addresses.split(","))
-    unused = tuple(each for each in addresses if each not in read.hosts)
-    return ReadCookie(addresses, read.cluster, read.expires, read.names_host, unused)
+    hosts = read.hosts  # the first ones, with another text in place of each that is no address
+    unused = tuple(each for number, each in enumerate(addresses) if number >= MAX_HOSTS or each != hosts[number])
+    return ReadCookie(addresses, read.cluster, read.expires, read.expires >= now, unused)
+
+
+def _why_none(value: str, read: SessionCookie | None) -> str:
+    text = value.strip().strip('"')
+    if not text:
+        return "it is empty"
+    if len(value) > MAX_SIZE:
+        return f"it has {len(value)} characters, and clients read {MAX_SIZE} at most"
+    if (wrong := _NO_BASE64.search(text.rstrip("="))) is not None:
+        return f"it is not base64, which has no {wrong[0]!r} (character {wrong.start() + 1})"
+    if read is None:
+        return "it is not base64: its length does not fit; is a part of it missing?"
+    if "\ufffd" in read.addresses:
+        return "it is base64 of bytes that are no text"
+    cluster = ", and clients use its cluster alone" if read.cluster else ""
+    return f"it is base64 of a text without an address ip:port or unix:path{cluster}"
 
 
 def as_lines(cookie: ReadCookie) -> Iterator[str]:
     # It may be any program's cookie: no text of it may begin a line, or be obeyed by a terminal.
-    yield f"hosts: {printable(', '.join(cookie.addresses), keep='')}"
+    yield f"hosts: {_list(cookie.addresses)}"
     yield f"cluster: {printable(cookie.cluster, keep='') or _UNNAMED}"
     if not math.isinf(cookie.expires):
-        yield f"expires: {_date(cookie.expires)}"
-    if not cookie.usable:
-        yield "not used: no address is ip:port or unix:path, so calls may go to any host"
-    elif cookie.unused:
-        yield f"not used: {printable(', '.join(cookie.unused), keep='')}, as an address is ip:port or unix:path"
+        yield f"expires: {_date(cookie.expires)}{'' if cookie.usable else '; it has expired, so calls do not use it'}"
+    beyond = len(cookie.addresses[MAX_HOSTS:])
+    if wrong := cookie.unused[: len(cookie.unused) - beyond]:
+        yield f"not used: {_list(wrong)}, as an address is ip:port or unix:path"
+    if beyond:
+        yield f"not used: the last {plural(beyond, 'address', 'addresses')}, as clients read {MAX_HOSTS} of a cookie"
+
+
+def _list(addresses: tuple[str, ...]) -> str:
+    return ", ".join(printable(each, keep="") or "(empty)" for each in addresses)
 
 
 def _date(epoch: float) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import time
 from functools import partial
 from io import TextIOWrapper
 from pathlib import Path
@@ -330,12 +331,12 @@ def explain(
 def cookie(value: str, as_json: bool) -> None:
     """Print the content of a session cookie's VALUE: hosts, cluster, expiry (A55, A60; Envoy's forms too).
 
-    Exits 1 if it is no session cookie.
+    Exits 1 if it is no session cookie, and says why.
     """
-    read = read_cookie(value)
-    if read is None:
-        text = f"VALUE, of {plural(len(value), 'character')}, is no session cookie" if value else "VALUE is empty"
-        click.echo(f"{text}: a cookie is base64 of addresses, or has Envoy's form", err=True)
+    try:
+        read = read_cookie(value, time.time())
+    except ValueError as error:
+        click.echo(f"VALUE, of {plural(len(value), 'character')}, is no session cookie: {error}", err=True)
         sys.exit(1)
     click.echo(json.dumps(as_plain_data(read), indent=1) if as_json else "\n".join(as_lines(read)))
 
