@@ -1,12 +1,14 @@
 """`trxds live`: one page for several programs. Who may read it, and what is handed on."""
 
 import json
+import ssl
 from contextlib import asynccontextmanager
 from socket import create_server
 
 import pytest
 import trio
 from click.testing import CliRunner
+from support.certificates import Files
 from support.mesh import METHOD, Mesh, ask
 from trio_websocket import ConnectionClosed, HandshakeError, wrap_client_stream
 
@@ -14,7 +16,9 @@ import trxds.admin
 import trxds.testing
 from trxds.admin import Admin
 from trxds.cli.main import main
+from trxds.cli.running.access import Access
 from trxds.cli.running.page_relay import named_programs, serve_programs
+from trxds.cli.tls_options import tls_credentials
 
 TOKEN = "the-token-of-the-page-itself"
 ADMIN = Admin("127.0.0.1:0", TOKEN)
@@ -32,9 +36,9 @@ async def program(token=""):
         yield address
 
 
-def served(*texts, token=""):
+def served(*texts, token="", tls=None):
     """The page of these programs; the value is its URL."""
-    return serve_programs(named_programs(texts, token), ADMIN)
+    return serve_programs(named_programs(texts, Access(token, tls)), ADMIN)
 
 
 @asynccontextmanager
@@ -122,7 +126,24 @@ async def test_a_program_that_does_not_run_is_said_to_the_page():
 async def test_a_program_that_wants_another_token_is_said_to_the_page():
     its = program("the-token-of-the-program")
     async with its as address, served(address) as url, page(url, "?program=0") as socket:
-        assert await closed_reason(socket) == f"{address}: the token is missing or wrong"
+        assert (
+            await closed_reason(socket)
+            == f"{address}: the program wants its token; give that by --token or TRXDS_ADMIN_TOKEN"
+        )
+
+
+async def test_a_program_that_wants_a_certificate_is_read_with_the_one_of_the_options(tmp_path):
+    files = Files(tmp_path, "127.0.0.1")
+    its = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=files.path("roots"))
+    its.load_cert_chain(*files.paths("server-cert", "server-key"))
+    its.verify_mode = ssl.CERT_REQUIRED
+    ours = tls_credentials(*files.paths("roots", "client-cert", "client-key"), "")
+    stranger = tls_credentials(files.path("roots"), None, None, "")
+    async with trxds.admin.serve(address=Admin("127.0.0.1:0", tls=its)) as address:
+        async with served(address, tls=ours) as url, page(url, "?program=0") as socket:
+            assert "hello" in json.loads(await socket.get_message())
+        async with served(address, tls=stranger) as url, page(url, "?program=0") as socket:
+            assert (await closed_reason(socket)).startswith(f"{address}: ")
 
 
 async def test_an_address_without_an_admin_surface_is_said_to_the_page():
@@ -178,7 +199,7 @@ def test_programs_that_cannot_be_told_apart_or_found_are_usage_errors(texts, err
 
 
 def test_a_program_has_its_address_for_a_name_unless_it_is_given_one():
-    named = named_programs(["unix:/run/a=b.sock", "127.0.0.1:9901", "cart=127.0.0.1:9902"], "")
+    named = named_programs(["unix:/run/a=b.sock", "127.0.0.1:9901", "cart=127.0.0.1:9902"], Access())
     assert [(each.name, each.program.address) for each in named] == [
         ("unix:/run/a=b.sock", "unix:/run/a=b.sock"),
         ("127.0.0.1:9901", "127.0.0.1:9901"),

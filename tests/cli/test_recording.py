@@ -17,6 +17,7 @@ from trxds.cli.control_plane import read_for_clients
 from trxds.cli.main import main
 from trxds.cli.recording import file, sources
 from trxds.cli.recording.file import save
+from trxds.cli.running.access import Access
 from trxds.resources import protos
 from trxds.resources.resource_file import read_resource_file
 from trxds.testing import ManagementServer, MemoryNetwork
@@ -290,7 +291,7 @@ async def test_of_different_versions_in_a_programs_channels_the_newest_is_saved(
             await channel.explain("/shop.Cart/Add", timeout=10)
             channels.insert(0, channel)
         admin = await stack.enter_async_context(serve(*channels, address=f"unix:{tmp_path}/admin"))
-        found = await sources.from_program(admin, "")
+        found = await sources.from_program(admin, Access())
     line = save(tmp_path / "saved.yaml", "it", found)
     text = (tmp_path / "saved.yaml").read_text()
     assert [each["name"] if "name" in each else each["cluster_name"] for each in read(text)] == [
@@ -332,7 +333,7 @@ async def test_a_server_that_is_no_program_of_trxds_is_an_error():
         listeners = await nursery.start(partial(trio.serve_tcp, greet, 0, host="127.0.0.1"))
         address = f"127.0.0.1:{listeners[0].socket.getsockname()[1]}"
         with pytest.raises(sources.RecordError, match=r"is it the address of admin=\?$"):
-            await sources.from_program(address, "")
+            await sources.from_program(address, Access())
         nursery.cancel_scope.cancel()
 
 

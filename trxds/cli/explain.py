@@ -118,9 +118,11 @@ async def show_in_program(
 ) -> int:
     """Print the explanation of the program's own channel; return the exit code."""
     explanation = await program.explain(channel, method, metadata)
-    text = explanation.pop("text")
+    with program.reading():
+        text = explanation.pop("text")
+        code = FAILURE if explanation["outcome"]["kind"] in _BAD else SUCCESS
     click.echo(json.dumps(explanation, indent=1) if as_json else text)
-    return FAILURE if explanation["outcome"]["kind"] in _BAD else SUCCESS
+    return code
 
 
 def has_destination(explanation: Explanation) -> bool:

@@ -45,12 +45,14 @@ from .parameters import (
     in_options,
     method_path,
     read_text,
+    refuse_options,
     utf8_paths,
 )
 from .recording.command import save_resources
 from .recording.sources import from_control_plane
 from .rehearsal.command import rehearse
-from .running.commands import COMMANDS, checked, checked_token
+from .running.access import ACCESS_OPTIONS, Access, access_options
+from .running.commands import COMMANDS, checked
 from .running.program import Program
 from .running.show import run
 from .summaries import SummaryGroup
@@ -278,14 +280,7 @@ def check(bootstrap: Path, connect: bool, target: str | None, within: float, sav
 @click.option(
     "--admin", "address", metavar="ADDRESS", callback=checked, help="Ask the running program there about its channel."
 )
-@click.option(
-    "--token",
-    envvar="TRXDS_ADMIN_TOKEN",
-    default="",
-    callback=checked_token,
-    help="The program's token, if it wants one.",
-    show_envvar=True,
-)
+@access_options
 @click.option("--json", "as_json", is_flag=True, help="Plain data instead of lines.")
 def explain(
     target: str,
@@ -298,7 +293,7 @@ def explain(
     way: str,
     service_config: TextIO | None,
     address: str | None,
-    token: str,
+    access: Access,
     as_json: bool,
 ) -> None:
     """Explain where a call would go and why, without sending it.
@@ -312,8 +307,12 @@ def explain(
         metadata = call_metadata(headers, cookies)
     except ValueError as error:
         raise click.UsageError(str(error)) from error
-    if address is not None:
-        sys.exit(run(show_in_program, Program(address, token), target, method, metadata, as_json))
+    if address is None:
+        refuse_options(ACCESS_OPTIONS, "is for a running program; name its address by --admin too")
+    else:
+        own = "bootstrap", "within", "settle", "way", "service_config"
+        refuse_options(own, "is for a channel of this command's own; leave it or --admin out")
+        sys.exit(run(show_in_program, Program(address, access), target, method, metadata, as_json))
     try:
         config = read_text(service_config, "--service-config") if service_config is not None else None
         arguments = target, method, metadata, bootstrap, within, settle, CREDENTIALS[way], config

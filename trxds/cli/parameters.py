@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Iterable
 from typing import Any, TextIO
 
 import click
+from click.core import ParameterSource
 
 from trxds.core.json_reader import unicode_problem
 
@@ -91,3 +93,11 @@ def in_options(message: str) -> str:
 
 def _as_option(name: re.Match[str]) -> str:
     return f"--{name[1].replace('_', '-')}"
+
+
+def refuse_options(names: Iterable[str], reason: str) -> None:
+    """Raise a usage error if the command line, not the environment, has one of these parameters."""
+    context = click.get_current_context()
+    for each in context.command.params:
+        if each.name in names and context.get_parameter_source(each.name) is ParameterSource.COMMANDLINE:
+            raise click.UsageError(f"{each.opts[0]} {reason}")

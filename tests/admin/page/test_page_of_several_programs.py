@@ -9,6 +9,7 @@ from support.mesh import Mesh, ask
 
 import trxds.admin
 from trxds.admin import Admin
+from trxds.cli.running.access import Access
 from trxds.cli.running.page_relay import named_programs, serve_programs
 
 from .fake_state_stream import FakeStateStream
@@ -39,7 +40,7 @@ async def served_until(scope, address, task_status):
 
 async def test_several_programs_are_on_one_page_and_each_is_told_apart(browser, mesh, tmp_path):
     address = f"unix:{tmp_path}/small.sock"
-    programs = named_programs([f"big={mesh.address}", f"small={address}"], "")
+    programs = named_programs([f"big={mesh.address}", f"small={address}"], Access())
     end = trio.CancelScope()
     async with trio.open_nursery() as nursery:
         await nursery.start(served_until, end, address)

@@ -11,12 +11,11 @@ import click
 import trxds
 from trxds.cli.exit_codes import SUCCESS
 from trxds.cli.explain import call_metadata
-from trxds.cli.parameters import BOOTSTRAP_HELP, SECONDS, in_options, read_text, utf8_paths, utf8_text
+from trxds.cli.parameters import BOOTSTRAP_HELP, SECONDS, read_text, utf8_paths, utf8_text
 from trxds.cli.running.show import run
+from trxds.cli.tls_options import tls_credentials, tls_options
 from trxds.client.credentials import ChannelCredentials
 from trxds.core import metadata as md
-from trxds.transport.certificates import CertificateFiles, client_context
-from trxds.transport.spiffe import is_spiffe_id
 
 from .caller import CallPlan
 from .compile_protos import compile_protos
@@ -113,12 +112,7 @@ _FILE = click.Path(exists=True, dir_okay=False)
     type=click.Choice(["insecure", "tls", "xds"]),
     help="How hosts are reached; xds lets the control plane decide.  [default: insecure, or tls with one of the next]",
 )
-@click.option("--roots", type=_FILE, help="PEM file of the certificates to trust.  [default: the system's]")
-@click.option("--certificate", type=_FILE, help="PEM file of the client's certificate, for mutual TLS.")
-@click.option("--private-key", type=_FILE, help="PEM file of its key.")
-@click.option(
-    "--server-name", default="", metavar="NAME", help="The name that hosts prove by TLS, if it is not the target's."
-)
+@tls_options("hosts prove")
 @click.option(
     "--max-receive-size", type=click.IntRange(min=1), metavar="BYTES", help="The largest reply.  [default: 4 MiB]"
 )
@@ -221,32 +215,10 @@ def _credentials(
     way: str | None, roots: str | None, certificate: str | None, private_key: str | None, server_name: str
 ) -> ChannelCredentials:
     files = {"roots": roots, "certificate": certificate, "private_key": private_key, "server_name": server_name}
-    named = {name: value for name, value in files.items() if value}
+    named = [f"--{name.replace('_', '-')}" for name, value in files.items() if value]
     if way == "insecure" and named:
-        options = ", ".join(f"--{name.replace('_', '-')}" for name in named)
-        raise click.UsageError(f"{options} {'is' if len(named) == 1 else 'are'} for TLS; say --credentials tls, or xds")
-    if is_spiffe_id(server_name):
-        raise click.UsageError(
-            "--server-name: a SPIFFE ID is proved by a bundle map, which no option names; give a DNS name"
-        )
-    if certificate and not private_key:
-        raise click.UsageError("--certificate needs --private-key, the file of its key")
-    if private_key and not certificate:
-        raise click.UsageError("--private-key needs --certificate, the file of its certificate")
-    # A channel reads them with its first connection, and takes what it cannot use for a host that cannot be reached.
-    if roots:
-        _check_files("--roots", CertificateFiles(roots))
-    if certificate and private_key:
-        _check_files("--certificate, --private-key", CertificateFiles("", certificate, private_key))
-    try:
-        fallback = trxds.tls(**named) if named or way == "tls" else trxds.insecure()  # type: ignore[arg-type]
-    except ValueError as error:
-        raise click.UsageError(in_options(str(error))) from None
+        verb = "is" if len(named) == 1 else "are"
+        raise click.UsageError(f"{', '.join(named)} {verb} for TLS; say --credentials tls, or xds")
+    is_tls = named or way == "tls"
+    fallback = tls_credentials(roots, certificate, private_key, server_name) if is_tls else trxds.insecure()
     return trxds.xds_credentials(fallback) if way == "xds" else fallback
-
-
-def _check_files(options: str, files: CertificateFiles) -> None:
-    try:
-        client_context(files)
-    except OSError as error:
-        raise click.UsageError(f"{options}: {error}") from None

@@ -10,6 +10,7 @@ import trio
 from trxds.admin.csds import SERVICE
 from trxds.admin.protos import ClientStatusRequest, ClientStatusResponse
 from trxds.cli.own_bootstrap import own_bootstrap
+from trxds.cli.running.access import Access
 from trxds.cli.running.program import Program, UnreachableError
 from trxds.client.open_channel import open_channel
 from trxds.core.observe import Locate, Observer, XdsResource
@@ -18,6 +19,7 @@ from trxds.core.status import RpcError, StatusCode
 from trxds.resources import protos
 from trxds.resources.types import RESOURCE_TYPES
 from trxds.transport.connect import Network
+from trxds.transport.transport_credentials import INSECURE
 from trxds.xds.bootstrap import Bootstrap
 
 from .redaction import NamedResource
@@ -86,23 +88,25 @@ async def from_control_plane(bootstrap: Bootstrap, target: str, network: Network
     return found
 
 
-async def from_program(address: str, token: str) -> list[NamedResource]:
+async def from_program(address: str, access: Access) -> list[NamedResource]:
     """Return the resources of all channels of the program with that admin address, the newest last.
 
     Raises `RecordError`.
     """
     try:
-        connection = await Program(address, token).connect()
+        connection = await Program(address, access).connect()
     except UnreachableError as error:
         raise RecordError(str(error)) from None
     await connection.aclose()
     target = address if address.startswith("unix:") else f"dns:///{address}"
-    metadata = [("authorization", f"Bearer {token}")] if token else []
-    async with open_channel(target, max_receive_size=1 << 30) as channel:
+    metadata = [("authorization", f"Bearer {access.token}")] if access.token else []
+    async with open_channel(target, credentials=access.tls or INSECURE, max_receive_size=1 << 30) as channel:
         fetch = channel.method(f"{SERVICE}/FetchClientStatus", ClientStatusRequest, ClientStatusResponse)
         try:
             answer = await fetch(ClientStatusRequest(), metadata=metadata, timeout=10)
         except RpcError as error:
+            if error.status.code is StatusCode.UNAUTHENTICATED:
+                raise RecordError(f"{address}: {access.refusal}") from None
             elsewhere = "; is it the address of admin=?" if error.status.code is StatusCode.UNAVAILABLE else ""
             raise RecordError(f"{address}: {error.status}{elsewhere}") from None
     configs = [each for client in answer.config for each in client.generic_xds_configs]

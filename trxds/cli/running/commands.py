@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import re
 import secrets
 import sys
 from collections.abc import Callable
 from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
 
 import click
 import trio
@@ -23,15 +21,14 @@ from ..listening import cannot_listen
 from ..lost_output import output_error
 from ..recording.command import save_resources
 from ..recording.sources import from_program
+from .access import Access, access_options
 from .page_relay import NamedProgram, named_programs, serve_programs
 from .pages import HOSTS, LB, RUOK, SESSIONS, XDS, Page, tree_lines
 from .program import Program, is_address
 from .show import run, show_on, show_once, show_tap
 from .taps import Filter
 
-F = TypeVar("F", bound=Callable[..., Any])
-
-_TOKEN = re.compile(r"[A-Za-z0-9._~-]*")  # what a program may give as its token, of any length
+Command = Callable[..., None]
 
 
 def checked(context: click.Context, parameter: click.Parameter, address: str | None) -> str | None:
@@ -41,51 +38,32 @@ def checked(context: click.Context, parameter: click.Parameter, address: str | N
     return address
 
 
-def checked_token(context: click.Context, parameter: click.Parameter, token: str) -> str:
-    """Return the token. One that no program can have is a usage error, which does not show it."""
-    if not _TOKEN.fullmatch(token):
-        raise click.BadParameter("it has a character that no token has; is there a line end behind it?")
-    return token
-
-
-def _of_a_program(command: F) -> F:
+def _of_a_program(command: Command) -> Command:
     """Add the options of all these commands: the program, and the form of the output."""
-    for option in (
-        click.option("--json", "as_json", is_flag=True, help="One JSON value on each line."),
-        click.option(
-            "--token",
-            envvar="TRXDS_ADMIN_TOKEN",
-            default="",
-            callback=checked_token,
-            help="The program's token, if it wants one.",
-            show_envvar=True,
-        ),
-        click.argument("address", envvar="TRXDS_ADMIN", callback=checked),
-    ):
-        command = option(command)
-    return command
+    command = click.option("--json", "as_json", is_flag=True, help="One JSON value on each line.")(command)
+    return click.argument("address", envvar="TRXDS_ADMIN", callback=checked)(access_options(command))
 
 
-def _page(command: F) -> F:
+def _page(command: Command) -> Command:
     watch = click.option("--watch", is_flag=True, help="Show it again whenever something has changed.")
     return _of_a_program(watch(command))
 
 
-def _show(page: Page, address: str, token: str, as_json: bool, watch: bool) -> None:
+def _show(page: Page, address: str, access: Access, as_json: bool, watch: bool) -> None:
     if watch:
-        sys.exit(run(show_on, Program(address, token), page, as_json, stopped=SUCCESS))
-    sys.exit(run(show_once, Program(address, token), page, as_json))
+        sys.exit(run(show_on, Program(address, access), page, as_json, stopped=SUCCESS))
+    sys.exit(run(show_once, Program(address, access), page, as_json))
 
 
 @click.command()
 @_page
 @click.option("--all", "everything", is_flag=True, help="Show all endpoints, not only the first 40.")
-def lb(address: str, token: str, as_json: bool, watch: bool, everything: bool) -> None:
+def lb(address: str, access: Access, as_json: bool, watch: bool, everything: bool) -> None:
     """Show the load balancing tree of the program at ADDRESS: states, picks, remarks of each policy, and endpoints.
 
     ADDRESS is the program's `open_channel(admin=...)`, or TRXDS_ADMIN. Exits 1 if a cluster cannot serve.
     """
-    _show(structs.replace(LB, lines=partial(tree_lines, everything=everything)), address, token, as_json, watch)
+    _show(structs.replace(LB, lines=partial(tree_lines, everything=everything)), address, access, as_json, watch)
 
 
 @click.command()
@@ -93,9 +71,9 @@ def lb(address: str, token: str, as_json: bool, watch: bool, everything: bool) -
 @click.option(
     "--by-host", is_flag=True, help="Show the hosts: how many sessions each has, and its share of its cluster's."
 )
-def sessions(address: str, token: str, as_json: bool, watch: bool, by_host: bool) -> None:
+def sessions(address: str, access: Access, as_json: bool, watch: bool, by_host: bool) -> None:
     """Show the open sessions of the program at ADDRESS: host, age, calls, moves, and why each moved last."""
-    _show(HOSTS if by_host else SESSIONS, address, token, as_json, watch)
+    _show(HOSTS if by_host else SESSIONS, address, access, as_json, watch)
 
 
 @click.command()
@@ -105,7 +83,7 @@ def sessions(address: str, token: str, as_json: bool, watch: bool, by_host: bool
     type=click.Path(dir_okay=False, path_type=Path),
     help="Write the resources themselves to a file, without secrets, for `trxds rehearse`.",
 )
-def xds(address: str, token: str, as_json: bool, watch: bool, save: Path | None) -> None:
+def xds(address: str, access: Access, as_json: bool, watch: bool, save: Path | None) -> None:
     """Show the xDS resources of the program at ADDRESS: state, version, age and error.
 
     Exits 1 if a resource has an error.
@@ -113,19 +91,19 @@ def xds(address: str, token: str, as_json: bool, watch: bool, save: Path | None)
     if save is not None:
         if watch or as_json:
             raise click.UsageError("--save writes a file and shows nothing; leave --watch and --json out")
-        save_resources(save, f"the program at {address}", partial(from_program, address, token))
+        save_resources(save, f"the program at {address}", partial(from_program, address, access))
         return
-    _show(XDS, address, token, as_json, watch)
+    _show(XDS, address, access, as_json, watch)
 
 
 @click.command()
 @_page
-def ruok(address: str, token: str, as_json: bool, watch: bool) -> None:
+def ruok(address: str, access: Access, as_json: bool, watch: bool) -> None:
     """Show whether all channels of the program at ADDRESS can serve, and the reason if not.
 
     Exits 0 if they can, 1 if not, and 3 if the program cannot be reached.
     """
-    _show(RUOK, address, token, as_json, watch)
+    _show(RUOK, address, access, as_json, watch)
 
 
 @click.command()
@@ -144,7 +122,7 @@ def ruok(address: str, token: str, as_json: bool, watch: bool) -> None:
 @click.option("--watch", is_flag=True, hidden=True, help="It always does.")
 def tap(
     address: str,
-    token: str,
+    access: Access,
     as_json: bool,
     method: str | None,
     cluster: str | None,
@@ -163,30 +141,23 @@ def tap(
         names = ", ".join(each.name for each in StatusCode)
         raise click.BadParameter(f"{status!r} matches no status; there are {names}", param_hint="--status")
     wanted = Filter(method, cluster, host, session, status)
-    sys.exit(run(show_tap, Program(address, token), wanted, metadata, count, as_json, stopped=SUCCESS))
+    sys.exit(run(show_tap, Program(address, access), wanted, metadata, count, as_json, stopped=SUCCESS))
 
 
 @click.command()
 @click.argument("programs", nargs=-1, required=True, metavar="[NAME=]ADDRESS...")
-@click.option(
-    "--token",
-    envvar="TRXDS_ADMIN_TOKEN",
-    default="",
-    callback=checked_token,
-    help="The programs' token, if they want one.",
-    show_envvar=True,
-)
+@access_options
 @click.option(
     "--port", type=click.IntRange(0, 65535), default=0, help="The page's TCP port, on loopback; 0 takes a free one."
 )
-def live(programs: tuple[str, ...], token: str, port: int) -> None:
+def live(programs: tuple[str, ...], access: Access, port: int) -> None:
     """Serve one live page for the running programs at these addresses, until interrupted.
 
     NAME is how the page calls a program; without it that is its address. The printed URL has a token of its own,
     without which nobody on this machine can read the page.
     """
     try:
-        named = named_programs(programs, token)
+        named = named_programs(programs, access)
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="ADDRESS") from error
     problem = ""

@@ -37,6 +37,7 @@ from trxds.admin.page.viewer import MAX_QUESTION_SIZE
 from trxds.admin.replay_stream import ReplayStream
 from trxds.admin.server import AdminConnections, page_url
 
+from .access import Access
 from .program import Program, UnreachableError, is_address
 
 _MAX_MESSAGE_SIZE = 256 * 1024 * 1024  # bytes of a program's message; the snapshot of a large mesh has tens of millions
@@ -52,7 +53,7 @@ class NamedProgram(Struct, frozen=True):
     program: Program
 
 
-def named_programs(texts: Sequence[str], token: str) -> tuple[NamedProgram, ...]:
+def named_programs(texts: Sequence[str], access: Access) -> tuple[NamedProgram, ...]:
     """Parse `ADDRESS` or `NAME=ADDRESS`. Raises `ValueError` for a malformed address and a name that is there twice."""
     found: dict[str, NamedProgram] = {}
     for text in texts:
@@ -67,7 +68,7 @@ def named_programs(texts: Sequence[str], token: str) -> tuple[NamedProgram, ...]
         if name in found:
             first = found[name].program.address
             raise ValueError(f"two programs are called {name}; name them, as in a={first} b={address}")
-        found[name] = NamedProgram(name, Program(address, token))
+        found[name] = NamedProgram(name, Program(address, access))
     return tuple(found.values())
 
 
@@ -140,13 +141,13 @@ async def _connect(page: WebSocketConnection, program: Program) -> None:
     problem = ""
     try:
         async with await program.connect() as stream, trio.open_nursery() as nursery:
-            socket = await _open(nursery, stream, program.token)
+            socket = await _open(nursery, stream, program.access.token)
             nursery.start_soon(_hand_on, page, socket, nursery.cancel_scope, name="live/to program")
             await _hand_on(socket, page, nursery.cancel_scope)
     except* UnreachableError as errors:
         problem = str(_leaf(errors))
     except* (HandshakeError, h11.ProtocolError, trio.TooSlowError) as errors:  # by the library's reader, in the nursery
-        problem = f"{program.address}: {_refusal(_leaf(errors))}"
+        problem = f"{program.address}: {_refusal(_leaf(errors), program.access)}"
     if problem:
         await page.aclose(_TRY_AGAIN, _cut(problem))
 
@@ -165,10 +166,10 @@ def _leaf(error: BaseException) -> BaseException:
     return _leaf(error.exceptions[0]) if isinstance(error, BaseExceptionGroup) else error
 
 
-def _refusal(error: BaseException) -> str:
+def _refusal(error: BaseException, access: Access) -> str:
     if isinstance(error, ConnectionRejected):
         # The program's own words are about its page.
-        return "the token is missing or wrong" if error.status_code == 401 else f"HTTP {error.status_code}"
+        return access.refusal if error.status_code == 401 else f"HTTP {error.status_code}"
     return "no state stream there; is it the address of admin=?"
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import json
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager
+import socket
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlencode
@@ -16,7 +18,12 @@ from trxds.admin.state_stream.changes import apply
 from trxds.admin.state_stream.messages import State
 from trxds.core.json_parse import parse_json
 from trxds.core.metadata import as_text
+from trxds.transport.certificates import CertificateFiles, client_context
 from trxds.transport.connect import TcpNetwork, connect_error
+from trxds.transport.tls import certificate_doubt, server_name_of, tls_cause, verify_remedy
+from trxds.transport.transport_credentials import Tls
+
+from .access import Access
 
 _TIMEOUT = 5.0  # seconds for a connection and the head of the answer
 
@@ -30,7 +37,9 @@ def after(state: State, message: Mapping[str, Any]) -> State:
 def is_address(text: str) -> bool:
     """Return whether the text is an address: a unix socket, or a host and a port."""
     host, _, port = text.rpartition(":")
-    return len(text) > len("unix:") if text.startswith("unix:") else bool(host) and port.isdecimal()
+    if text.startswith("unix:"):
+        return len(text) > len("unix:")
+    return bool(host) and port.isdecimal() and len(port) <= 5 and int(port) <= 65535
 
 
 class UnreachableError(Exception):
@@ -42,7 +51,7 @@ class Program:
     """A running program. `address` is the one that it gave as `admin`."""
 
     address: str
-    token: str = field(default="", repr=False)
+    access: Access = field(default_factory=Access)
 
     @asynccontextmanager
     async def ask(
@@ -68,13 +77,23 @@ class Program:
                 return reply
         raise UnreachableError(f"{self.address}: the program has ended, or closed its channel")
 
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        """Raise `UnreachableError` if the block meets an answer without something that this version reads."""
+        try:
+            yield
+        except (LookupError, TypeError, ValueError, AttributeError) as error:
+            reason = f"{type(error).__name__}: {error}"
+            remedy = "does the program have another version of trxds? Use the `trxds` command of its environment"
+            raise UnreachableError(f"{self.address}: the answer cannot be shown ({reason}); {remedy}") from error
+
     @asynccontextmanager
     async def _answer(self, target: str) -> AsyncIterator[HttpResponse]:
         async with await self.connect() as stream:
             answer = HttpResponse(stream, self.address)
             try:
                 with trio.fail_after(_TIMEOUT):
-                    await answer.begin(target, self.token)
+                    await answer.begin(target, self.access)
             except trio.TooSlowError:
                 raise UnreachableError(
                     f"{self.address}: no answer within {_TIMEOUT:g} s; is the program busy?"
@@ -87,15 +106,41 @@ class Program:
         """Return a connection to the program's admin surface. Raises `UnreachableError`."""
         try:
             with trio.fail_after(_TIMEOUT):
-                return await TcpNetwork().connect(self.address)
+                stream = await TcpNetwork().connect(self.address)
+                return stream if self.access.tls is None else await self._encrypted(stream, self.access.tls)
         except trio.TooSlowError:
-            raise UnreachableError(f"{self.address}: no connection within {_TIMEOUT:g} s") from None
+            raise UnreachableError(
+                f"{self.address}: no connection within {_TIMEOUT:g} s; {_remedy(self.address, None)}"
+            ) from None
         except OSError as error:
             cause = connect_error(error)
-            raise UnreachableError(
-                f"{self.address}: {getattr(cause, 'strerror', None) or cause}; "
-                f'does the program run, with open_channel(..., admin="{self.address}")?'
-            ) from error
+            reason = getattr(cause, "strerror", None) or cause
+            raise UnreachableError(f"{self.address}: {reason}; {_remedy(self.address, cause)}") from error
+
+    async def _encrypted(self, transport: trio.abc.Stream, tls: Tls) -> trio.abc.Stream:
+        assert isinstance(tls.source, CertificateFiles)
+        context = client_context(tls.source)
+        context.set_alpn_protocols([])  # this is HTTP/1.1, and a server of gRPC alone would end the handshake for it
+        name = tls.server_name or server_name_of(self.address)
+        stream = trio.SSLStream(transport, context, server_hostname=name, https_compatible=True)
+        try:
+            await stream.do_handshake()
+        except trio.BrokenResourceError as error:
+            await trio.aclose_forcefully(transport)
+            reason = tls_cause(error) + verify_remedy(error.__cause__, context)
+            raise UnreachableError(f"{self.address}: TLS as {name!r}: {reason}") from error
+        return stream
+
+
+def _remedy(address: str, error: BaseException | None) -> str:
+    """Return what to do about an address to which there is no connection; the error is None for one that took long."""
+    if isinstance(error, socket.gaierror):
+        return "correct the name of the host"
+    if isinstance(error, OSError) and error.errno in (errno.EACCES, errno.EPERM):
+        return "a program's socket is for its own user alone; run the command as that user"
+    if not address.startswith(("unix:", "127.", "localhost:", "[::1]:")):
+        return "does the program listen at that address? One at 127.0.0.1 of its machine is reached by `ssh -L`"
+    return f'does the program run, with open_channel(..., admin="{address}")?'
 
 
 def _message(line: bytes) -> dict[str, Any] | None:
@@ -114,20 +159,31 @@ class HttpResponse:
         self._address = address
         self._http = h11.Connection(h11.CLIENT)
         self._lines = bytearray()
+        self._lost: BaseException | None = None  # why the connection was lost
 
-    async def begin(self, target: str, token: str) -> None:
-        headers = [("host", "localhost"), *([("authorization", f"Bearer {token}")] if token else [])]
+    async def begin(self, target: str, access: Access) -> None:
+        token = [("authorization", f"Bearer {access.token}")] if access.token else []
+        headers = [("host", "localhost"), *token]
         request = self._http.send(h11.Request(method="GET", target=target, headers=headers))
         await self._stream.send_all((request or b"") + (self._http.send(h11.EndOfMessage()) or b""))
         response = await self._event()
         if not isinstance(response, h11.Response):
-            raise UnreachableError("what listens there speaks no HTTP/1.1; is it the address of admin=?")
+            raise UnreachableError(self._no_http())
+        if response.status_code == 401:
+            raise UnreachableError(access.refusal)
         if response.status_code != 200:
             reason = await self.line() or b"refused"
             if reason.startswith(b"<"):  # a page of another server
                 reason = b"refused"
             elsewhere = "; is it the address of admin=?" if response.status_code == 404 else ""
             raise UnreachableError(f"{reason.decode('utf-8', 'replace')} (HTTP {response.status_code}){elsewhere}")
+
+    def _no_http(self) -> str:
+        """Return what the end of the connection, or the first bytes, say of what listens there."""
+        if isinstance(self._stream, trio.SSLStream):
+            reason = tls_cause(self._lost) if self._lost is not None else "the connection has ended without an answer"
+            return f"{reason}; does it {certificate_doubt(self._stream.context)}?"
+        return "what listens there speaks no HTTP/1.1; is it the address of admin=, and is --tls missing?"
 
     def __aiter__(self) -> HttpResponse:
         return self
@@ -160,6 +216,9 @@ class HttpResponse:
         try:
             while (event := self._http.next_event()) is h11.NEED_DATA:
                 self._http.receive_data(bytes(await self._stream.receive_some(65536)))
-        except (trio.BrokenResourceError, h11.RemoteProtocolError):
+        except trio.BrokenResourceError as error:
+            self._lost = error
+            return None
+        except h11.RemoteProtocolError:
             return None
         return event

@@ -33,21 +33,29 @@ async def show_once(program: Program, page: Page, as_json: bool) -> int:
     """The page as it is now; the value is the exit code."""
     async with program.ask(page.sections, once="1") as answer:
         async for message in answer:
-            state = after({}, message)
-            click.echo(_json(page, state) if as_json else _text(page, state), nl=False)
-            return SUCCESS if page.good(state) else FAILURE
+            with program.reading():
+                state = after({}, message)
+                text, code = (_json if as_json else _text)(page, state), SUCCESS if page.good(state) else FAILURE
+            click.echo(text, nl=False)
+            return code
     raise _over(program)
 
 
 async def show_on(program: Program, page: Page, as_json: bool) -> NoReturn:
     """The page, and again when something has changed, until the program ends; as JSON what has changed."""
     states: ConflatingQueue[State] = ConflatingQueue()
+
+    def draw_state(state: State) -> None:
+        with program.reading():
+            draw(state)
+
     with _rows(page) if as_json else _screen(page) as (draw, pause):
         async with program.ask(page.sections) as answer, trio.open_nursery() as nursery:
-            nursery.start_soon(draw_latest, states, draw, pause)
+            nursery.start_soon(draw_latest, states, draw_state, pause)
             state: State = {}
             async for message in answer:
-                state = after(state, message)
+                with program.reading():
+                    state = after(state, message)
                 states.put("state", state)
             nursery.cancel_scope.cancel()
     raise _over(program)
@@ -112,9 +120,12 @@ async def show_tap(program: Program, wanted: Filter, metadata: bool, most: int |
     shown = 0
     async with program.ask(events=KINDS, metadata="1" if metadata else "") as answer:
         async for message in answer:
-            for event in filter(wanted.shows, message.get("events", ())):
-                click.echo(_plain(event) if as_json else event_line(event))
-                shown += event["kind"] != "missed"
+            with program.reading():
+                events = [each for each in message.get("events", ()) if wanted.shows(each)]
+                lines = [(each["kind"], _plain(each) if as_json else event_line(each)) for each in events]
+            for kind, line in lines:
+                click.echo(line)
+                shown += kind != "missed"
                 if shown == most:
                     return SUCCESS
     raise _over(program)
