@@ -10,6 +10,8 @@ from support.running_program import Shell, program
 
 import trxds
 import trxds.admin
+from trxds.cli import main as commands
+from trxds.cli.call import command as call_command
 from trxds.cli.main import main
 from trxds.cli.running.program import Program
 
@@ -38,8 +40,21 @@ def test_ctrl_c_is_the_end_of_a_command_that_has_no_other(monkeypatch, command):
     assert CliRunner().invoke(main, command.split()).exit_code == 0
 
 
-async def interrupted(program):
+async def interrupted(*arguments, **options):
     raise KeyboardInterrupt
+
+
+def test_ctrl_c_in_a_call_is_not_its_success(monkeypatch):
+    monkeypatch.setattr(call_command, "run_plan", interrupted)
+    assert CliRunner().invoke(main, ["call", "127.0.0.1:9", "shop.Cart/Add"]).exit_code == 3
+
+
+@pytest.mark.parametrize(("options", "code"), [([], 3), (["--live"], 0)])
+def test_ctrl_c_in_the_demo_is_no_verdict_but_the_end_of_one_that_has_no_other(monkeypatch, options, code):
+    for name in ("run_demo", "run_live"):
+        monkeypatch.setattr(commands, name, interrupted)
+    done = CliRunner().invoke(main, ["demo", *options])
+    assert (done.exit_code, done.stdout) == (code, "stopped\n")
 
 
 async def test_an_address_without_an_admin_surface_exits_3():

@@ -33,7 +33,7 @@ from .control_plane import serve_file
 from .cookie import as_lines, read_cookie
 from .demo.run import run_demo, run_live
 from .demo.screen import show_page, show_verdict, watching
-from .exit_codes import UNREACHABLE
+from .exit_codes import SUCCESS, UNREACHABLE
 from .explain import CREDENTIALS, call_metadata, show_explanation, show_in_program
 from .listening import cannot_listen
 from .lost_output import give_up_output, output_error
@@ -138,8 +138,9 @@ def demo(seconds: float | None, without_session_filter: bool, live: bool, port: 
                 verdict = trio.run(run_demo, seconds or 9.0, sticky, screen)
     except* KeyboardInterrupt:
         click.echo("stopped")
+        code = SUCCESS if live else UNREACHABLE  # there is no verdict
     except* SystemExit:  # of rich: the reader of our lines has left, as `| head` does
-        code = 1
+        code = UNREACHABLE
     except* OSError as errors:
         if output_error(errors) is not None:
             raise

@@ -156,7 +156,7 @@ def call(
     do. Methods of all four kinds can be called; several requests stand one after the other, or in a list.
 
     A failure is explained: the status with its details, and where the call goes and why. Exits 0 if all calls end with
-    OK, 1 if a host fails one, 2 for a wrong command line or request, and 3 if no host is reached.
+    OK, 1 if a host fails one, 2 for a wrong command line or request, and 3 if no host is reached, or by Ctrl-C.
     """
     if lists and describes:
         raise click.UsageError("--list and --describe cannot be used together; leave one out")
@@ -186,7 +186,7 @@ def call(
             CallPlan(read_data(data), metadata, timeout, wait_for_ready or None, repeat, defaults, explains),
             _session(in_session, session_token, session_key, print_token),
         )
-        code = run(run_plan, plan, Output(as_json, verbose), stopped=SUCCESS)
+        code = run(run_plan, plan, Output(as_json, verbose), reader_left=SUCCESS)
     except CallError as error:
         # Without the usage that click prints for errors of the command line: a request has many lines of its own.
         click.echo(f"Error: {printable(str(error))}", err=True)

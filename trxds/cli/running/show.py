@@ -147,10 +147,16 @@ def _plain(row: Mapping[str, Any]) -> str:
     return json.dumps(row, separators=(",", ":"), ensure_ascii=False)
 
 
-def run(show: Callable[..., Awaitable[int]], *arguments: object, stopped: int = UNREACHABLE) -> int:
+def run(
+    show: Callable[..., Awaitable[int]],
+    *arguments: object,
+    stopped: int = UNREACHABLE,
+    reader_left: int | None = None,
+) -> int:
     """Run a command and return its exit code; Ctrl-C and a closed pipe (`| head`) end it without an error.
 
     `stopped` is the exit code then: SUCCESS for a command that goes on until it is stopped; any other has no answer.
+    `reader_left` is another one for the closed pipe.
     """
     code = SUCCESS
     try:
@@ -161,7 +167,8 @@ def run(show: Callable[..., Awaitable[int]], *arguments: object, stopped: int = 
         if (lost := output_error(errors)) is None:
             raise
         give_up_output(lost)
-        code = stopped if has_reader_left(lost) else UNREACHABLE
+        left = stopped if reader_left is None else reader_left
+        code = left if has_reader_left(lost) else UNREACHABLE
     except* UnreachableError as errors:
         for error in leaves(errors):
             click.echo(str(error), err=True)
