@@ -42,7 +42,7 @@ async def test_a_channel_is_named_by_its_key_or_its_target_or_is_the_only_one():
                 assert (await program.explain(name, METHOD, []))["host"] == mesh.hosts[0]
         async with asked(mesh, other) as program:
             assert (await program.explain("shop#2", METHOD, []))["method"] == METHOD
-            with pytest.raises(UnreachableError, match=r"no channel ''; there are shop \(xds:///shop\), shop#2"):
+            with pytest.raises(UnreachableError, match=r"no channel ''; it has shop \(xds:///shop\), shop#2"):
                 await program.explain("", METHOD, [])
 
 

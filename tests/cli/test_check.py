@@ -283,7 +283,9 @@ async def test_the_check_shows_the_servers_error_for_a_listener(autojump_clock: 
 
 
 async def test_a_server_that_cannot_be_connected_is_an_error_of_the_check(autojump_clock: Any) -> None:
-    assert await answers(MemoryNetwork()) == [(False, "no connection: [Errno 111] Connection refused")]
+    assert await answers(MemoryNetwork()) == [
+        (False, "no connection: Connection refused; check that it runs, and server_uri in the bootstrap")
+    ]
 
 
 async def test_a_server_that_cannot_be_reached_in_time_is_an_error(autojump_clock: Any) -> None:

@@ -96,7 +96,7 @@ async def test_a_pinned_call_to_a_host_that_cannot_be_reached_fails_with_the_rea
         mesh.network.refuse(last.address)
         status = await failure(last, channel)
         assert status.code is StatusCode.UNAVAILABLE
-        assert f"pinned to host {last.address}: {last.address}: cannot connect: [Errno 111]" in status.message
+        assert f"pinned to host {last.address}: {last.address}: cannot connect: Connection refused" in status.message
 
 
 async def test_a_pinned_call_that_waits_for_ready_waits_for_its_host(autojump_clock):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ssl
+from datetime import UTC, datetime, timedelta
 from random import Random
 
 import pytest
@@ -105,6 +106,31 @@ async def test_a_peer_of_another_name_is_refused(ca, network, autojump_clock) ->
             "Hostname mismatch, certificate is not valid for 'cart.example'"
             "; its subjectAltName needs that name, and its common name does not count"
         )
+
+
+@pytest.mark.parametrize(
+    ("days", "remedy"),
+    [
+        ((-2, -1), "certificate has expired; the peer needs a new one"),
+        ((1, 2), "certificate is not yet valid; are the clocks of both machines right?"),
+    ],
+)
+async def test_a_certificate_outside_of_its_time_is_refused_with_the_remedy(
+    ca, network, autojump_clock, days: tuple[int, int], remedy: str
+) -> None:
+    first, last = (datetime.now(UTC) + timedelta(days=day) for day in days)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    ca.issue_cert("cart.example", not_before=first, not_after=last).configure_cert(context)
+    async with serve(address=ADDRESS, network=network, tls=context):
+        assert (await refusal(over(network, trusting(ca)))).endswith(f"certificate verify failed: {remedy}")
+
+
+async def test_a_peer_of_another_authority_is_refused_with_the_remedy(ca, network, autojump_clock) -> None:
+    async with serve(address=ADDRESS, network=network, tls=server_context(trustme.CA(), "cart.example")):
+        own = CertificateFiles(FileContent(ca.cert_pem.bytes()))
+        for files, remedy in ((own, "the roots have"), (CertificateFiles(), "this system trusts")):
+            text = await refusal(TlsNetwork(network, context_source(files), "cart.example"))
+            assert text.endswith(f"; no authority that {remedy} has signed it")
 
 
 @pytest.mark.parametrize("uris", [(), ("spiffe://shop.example/cart",)])

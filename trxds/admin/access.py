@@ -46,7 +46,7 @@ class AccessPolicy(Struct, frozen=True):
         if "origin" in request.headers:
             return HttpError(403, "this is for commands; browser pages may not use it")
         if not self.admits(request.headers.get("authorization", "")):
-            return HttpError(401, "the token is missing or wrong; --token or TRXDS_ADMIN_TOKEN has it")
+            return HttpError(401, "the token is missing or wrong; send it as the header authorization: Bearer TOKEN")
         return _check_method(request, "GET")
 
     def check_web_socket(self, request: HttpRequest) -> HttpError | None:

@@ -43,7 +43,7 @@ def _channel(channels: Mapping[str, Source], wanted: str) -> Source:
         if wanted in (key, targets[key]) or (not wanted and len(channels) == 1):
             return channel
     known = ", ".join(f"{key} ({target})" for key, target in targets.items())
-    raise ValueError(f"this program has no channel {wanted!r}; there are {known}")
+    raise ValueError(f"this program has no channel {wanted!r}; it has {known}")
 
 
 def _metadata(text: str) -> list[tuple[str, str | bytes]]:

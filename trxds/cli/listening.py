@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 
-from trxds.transport.connect import connect_error
+from trxds.transport.connect import connect_error, connect_reason
 
 
 def cannot_listen(address: str, errors: BaseException) -> str:
@@ -17,4 +17,4 @@ def cannot_listen(address: str, errors: BaseException) -> str:
         remedy = "take a port from 1024 with --port, or 0 for a free one"
     else:
         remedy = "take another port with --port, or 0 for a free one"
-    return f"{address}: {getattr(error, 'strerror', None) or error}; {remedy}"
+    return f"{address}: {connect_reason(error)}; {remedy}"

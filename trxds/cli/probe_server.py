@@ -16,7 +16,7 @@ from trxds.resources.cooperative_parse import run_at_once
 from trxds.resources.extension import parse
 from trxds.resources.filters import HTTP_FILTERS
 from trxds.resources.types import LDS, RESOURCE_TYPES, ParseContext
-from trxds.transport.connect import Network, connect_error
+from trxds.transport.connect import Network
 from trxds.transport.connection import Connection
 from trxds.transport.options import WireOptions
 from trxds.transport.request import Request
@@ -27,6 +27,7 @@ from trxds.xds.channel_credentials import secure_network
 from trxds.xds.control_plane_stream import build_request, describe_end
 from trxds.xds.discovery_request import DiscoveryRequestParams, ProtocolVariant, set_node
 from trxds.xds.resource_files import FilesContent, ResourceFiles
+from trxds.xds.xds_channel import describe_connect_error
 from trxds.xds.xds_client import protocol_variant, server_context
 
 
@@ -49,7 +50,7 @@ async def probe_server(
             request = build_request(server, dialect.path, await fetch_authorization(server))
             transport = await secure_network(network, server.credentials, server.address).connect(server.address)
         except OSError as error:
-            return ProbeResult(False, f"no connection: {connect_error(error)}")
+            return ProbeResult(False, f"no connection: {describe_connect_error(error)}")
         # The snapshot caches of go-control-plane and java-control-plane answer nothing that they do not have.
         missing = f'Listener "{listener}"' if listener else f'Listener for node "{bootstrap.node.id}"'
         progress = f"connected, but no answer within {within:g} s; a server that has no {missing} may be silent"

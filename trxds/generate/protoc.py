@@ -24,6 +24,7 @@ from .stubs import Options, stubs_of
 
 # protoc's own log, which would hide the error of the proto below it.
 _ABSL_LOG = re.compile(r"WARNING: All log messages before absl|[IWEF]\d{4} [\d:.]+ +\d+ \S+:\d+\]")
+_RELATIVE = "Could not make proto path relative: "  # stands before `x.proto: No such file or directory`
 
 
 class GenerateError(Exception):
@@ -82,7 +83,8 @@ def _run_protoc(protos: Sequence[str], includes: Sequence[str], folder: Path) ->
     ]
     done = subprocess.run(command, check=False, capture_output=True, text=True)
     if done.returncode:
-        errors = "\n".join(line for line in done.stderr.splitlines() if not _ABSL_LOG.match(line))
+        lines = (line.removeprefix(_RELATIVE) for line in done.stderr.splitlines() if not _ABSL_LOG.match(line))
+        errors = "\n".join(lines)
         raise GenerateError(
             errors.strip() or done.stderr.strip() or f"protoc ended with {done.returncode} and said nothing"
         )

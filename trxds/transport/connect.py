@@ -169,3 +169,9 @@ def connect_error(error: BaseException) -> BaseException:
     if isinstance(error, BaseExceptionGroup):
         return connect_error(error.exceptions[-1])
     return connect_error(error.__cause__) if error.__cause__ is not None else error
+
+
+def connect_reason(error: BaseException) -> str:
+    """Return why there is no connection, in words; the numbers of `errno` mean nothing to most readers."""
+    cause = connect_error(error)
+    return getattr(cause, "strerror", None) or str(cause)

@@ -19,7 +19,7 @@ from trxds.core.arguments import check_type
 from trxds.core.authority import join_address
 from trxds.core.redacted_struct import RedactedStruct
 
-from .connect import Network, connect_error, split_address
+from .connect import Network, connect_reason, split_address
 from .tls import TlsNetwork
 
 _log = logging.getLogger("trxds.transport")
@@ -243,8 +243,7 @@ async def _open_tunnel(stream: trio.abc.Stream, address: str, proxy: HttpProxy) 
 
 
 def _describe(error: BaseException) -> str:
-    cause = connect_error(error)
-    return getattr(cause, "strerror", None) or str(cause) or "it closed the connection"
+    return connect_reason(error) or "it closed the connection"
 
 
 async def _receive_head(stream: trio.abc.Stream) -> bytes:

@@ -23,7 +23,7 @@ from trxds.core.observers import Observers
 from trxds.core.status import OK, Status, unavailable
 
 from .client_stream import ClientStream
-from .connect import Network, connect_error
+from .connect import Network, connect_reason
 from .connection import Connection
 from .connection_age import ConnectionAge, close_after_grace
 from .disconnect_reason import SHUTDOWN
@@ -206,7 +206,7 @@ class Subchannel:
                 try:
                     transport = await self._network.connect(self.address)
                 except OSError as error:
-                    return unavailable(f"{self.address}: cannot connect: {connect_error(error)}")
+                    return unavailable(f"{self.address}: cannot connect: {connect_reason(error)}")
                 timeout_text = f"{self.address}: connected, but no HTTP/2 SETTINGS came in time"
                 never_ready = await self._serve(transport)
                 if never_ready is None:

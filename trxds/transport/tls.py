@@ -187,13 +187,14 @@ def tls_cause(error: BaseException) -> str:
         if text.endswith("no application protocol"):
             return _NO_HTTP2
         return f"{text}; does the peer speak TLS?" if text == "wrong version number" else text
-    return str(cause) or type(cause).__name__
+    return getattr(cause, "strerror", None) or str(cause) or type(cause).__name__
 
 
 # X509_V_ERR_... of OpenSSL's x509_vfy.h
 _UNTRUSTED = frozenset({18, 19, 20, 21})  # no chain leads to an authority
 _NO_CRL, _REVOKED = 3, 23
 _BAD_CRL = frozenset({8, 11, 12, 36, 44})  # its signature, its times, an extension, or the certificates it is for
+_NOT_YET_VALID, _EXPIRED = 9, 10
 _HOSTNAME_MISMATCH = 62
 
 
@@ -211,6 +212,13 @@ def verify_remedy(error: BaseException | None, context: object) -> str:
             return f"; replace it in the {context.crls}"
         if code == _REVOKED:
             return f" by the {context.crls}; the peer needs a new one"
-    if context.bundles is not None and code in _UNTRUSTED:
+    if code == _EXPIRED:
+        return "; the peer needs a new one"
+    if code == _NOT_YET_VALID:
+        return "; are the clocks of both machines right?"
+    if code not in _UNTRUSTED:
+        return ""
+    if context.bundles is not None:
         return f"; no authority in the {context.bundles} has signed it"
-    return ""
+    trusted = "this system trusts" if context.roots is None else "the roots have"
+    return f"; no authority that {trusted} has signed it"

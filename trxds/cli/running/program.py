@@ -19,7 +19,7 @@ from trxds.admin.state_stream.messages import State
 from trxds.core.json_parse import parse_json
 from trxds.core.metadata import as_text
 from trxds.transport.certificates import CertificateFiles, client_context
-from trxds.transport.connect import TcpNetwork, connect_error
+from trxds.transport.connect import TcpNetwork, connect_error, connect_reason
 from trxds.transport.tls import certificate_doubt, server_name_of, tls_cause, verify_remedy
 from trxds.transport.transport_credentials import Tls
 
@@ -114,8 +114,8 @@ class Program:
             ) from None
         except OSError as error:
             cause = connect_error(error)
-            reason = getattr(cause, "strerror", None) or cause
-            raise UnreachableError(f"{self.address}: {reason}; {_remedy(self.address, cause)}") from error
+            text = f"{connect_reason(cause)}; {_remedy(self.address, cause)}"
+            raise UnreachableError(f"{self.address}: {text}") from error
 
     async def _encrypted(self, transport: trio.abc.Stream, tls: Tls) -> trio.abc.Stream:
         assert isinstance(tls.source, CertificateFiles)
