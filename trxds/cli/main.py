@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import sys
-import time
 from functools import partial
 from io import TextIOWrapper
 from pathlib import Path
@@ -17,6 +16,7 @@ from rich.console import Console
 
 import trxds
 from trxds.core.authority import is_ip, join_address
+from trxds.core.determinism import wall_clock
 from trxds.core.error_text import leaves
 from trxds.core.plural import plural
 from trxds.core.status import BootstrapError
@@ -334,7 +334,7 @@ def cookie(value: str, as_json: bool) -> None:
     Exits 1 if it is no session cookie, and says why.
     """
     try:
-        read = read_cookie(value, time.time())
+        read = read_cookie(value, wall_clock()())
     except ValueError as error:
         click.echo(f"VALUE, of {plural(len(value), 'character')}, is no session cookie: {error}", err=True)
         sys.exit(1)
