@@ -103,15 +103,6 @@ async def test_a_refused_resource_never_enters_the_cache(autojump_clock, tmp_pat
         assert cached(tmp_path)["EDS cart"].raw != before["EDS cart"].raw
 
 
-async def test_resources_stay_current_while_their_server_answers(autojump_clock, tmp_path):
-    async with Mesh.run(1) as mesh, mesh.channel(cache_dir=tmp_path) as channel:
-        await ask(channel)
-        await trio.sleep(3)
-        before = cache_file(tmp_path).stat().st_ino
-        await trio.sleep(REFRESH_INTERVAL + 10)
-        assert cache_file(tmp_path).stat().st_ino != before
-
-
 async def test_a_program_that_starts_from_the_cache_makes_nothing_in_it_newer(autojump_clock, tmp_path):
     async with Mesh.run(1) as mesh:
         await fill(mesh, tmp_path)
