@@ -5,6 +5,7 @@ from contextlib import asynccontextmanager
 import pytest
 import trio
 from support.mesh import PLANE, Mesh, ask
+from support.watching import Watcher
 
 import trxds
 from trxds import RpcError, StatusCode
@@ -190,3 +191,15 @@ async def test_a_fallback_and_the_return_are_logged_once(autojump_clock, caplog)
         f"using {SECOND} as well"
     ]
     assert texts.count(f"xDS server {PLANE} answers; {SECOND} is no longer used") == 1
+
+
+async def test_an_observer_learns_that_the_fallback_server_is_used_no_longer(autojump_clock):
+    async with TwoPlanes.run() as planes:
+        planes.down(PLANE)
+        async with planes.channel() as channel:
+            await ask(channel)
+            with channel.observed_by(watcher := Watcher()):
+                planes.up(PLANE)
+                await planes.first.wait_for_ack("EDS")
+                await trio.sleep(1)
+                assert f"xds {SECOND} left" in watcher.notes

@@ -104,6 +104,20 @@ async def test_files_may_be_the_fallback_of_a_control_plane(autojump_clock, tmp_
             assert await ask(channel) == mesh.hosts[0]
 
 
+async def test_an_observer_learns_that_files_are_used_no_longer(autojump_clock, tmp_path):
+    async with Mesh.run(1) as mesh:
+        write(tmp_path / "mesh.yaml", *shop(mesh.hosts[0]))
+        servers = [*xds.bootstrap(PLANE)["xds_servers"], {"server_uri": f"file://{tmp_path}"}]
+        mesh.network.refuse(PLANE)
+        async with channel_on(mesh, tmp_path, xds_servers=servers) as channel:
+            await ask(channel)
+            with channel.observed_by(watcher := Watcher()):
+                mesh.network.restore(PLANE)
+                await mesh.plane.wait_for_ack("EDS")
+                await trio.sleep(1)
+                assert f"xds file://{tmp_path} left" in watcher.notes
+
+
 async def test_a_control_plane_may_be_the_fallback_of_files(autojump_clock, tmp_path):
     async with Mesh.run(2) as mesh:
         servers = [{"server_uri": f"file://{tmp_path}/mesh.yaml"}, *xds.bootstrap(PLANE)["xds_servers"]]
