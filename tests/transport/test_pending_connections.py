@@ -8,9 +8,11 @@ import weakref
 
 import pytest
 import trio
+import trustme
 from support.attacked_server import ADDRESS, NO_ERROR, Stage, on_stage
 from support.hostile.peer import message
 from support.raw_client import RawClient, data, headers
+from support.tls_peers import server_context
 from trio.testing import wait_all_tasks_blocked
 
 from trxds.testing import ServerLimits
@@ -49,6 +51,19 @@ async def test_a_slow_tls_handshake_is_closed_at_the_time_limit(nursery: trio.Nu
     async with on_stage(tls=context, limits=ServerLimits(handshake_timeout=3)) as stage:
         client = RawClient(await stage.network.connect(ADDRESS))
         await client.read()
+        assert trio.current_time() == pytest.approx(3, abs=0.01)
+
+
+async def test_a_client_that_is_silent_after_its_tls_handshake_is_closed_at_the_time_limit(
+    ca: trustme.CA, nursery: trio.Nursery, autojump_clock
+) -> None:
+    trusting = ssl.create_default_context()
+    ca.configure_trust(trusting)
+    async with on_stage(tls=server_context(ca, "shop"), limits=ServerLimits(preface_timeout=3)) as stage:
+        transport = await stage.network.connect(ADDRESS)
+        tls = trio.SSLStream(transport, trusting, server_hostname="shop", https_compatible=True)
+        await tls.do_handshake()
+        await RawClient(tls).read()
         assert trio.current_time() == pytest.approx(3, abs=0.01)
 
 
