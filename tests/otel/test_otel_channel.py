@@ -8,6 +8,7 @@ from support.mesh import PLANE, Mesh, ask, method
 from support.metering import TARGET, Metered, metered
 from support.mirroring import mirrored
 from support.outliers import eject_one_of_two
+from support.xds_files import shop, write
 from trio.testing import wait_all_tasks_blocked
 
 import trxds
@@ -64,6 +65,21 @@ class TestXdsClient:
             mesh.network.restore(PLANE)
             await trio.sleep(200)
             assert its.read(f"{XDS}.connected") == {key: 1}
+
+    async def test_a_fallback_server_that_is_used_no_longer_has_no_value(self, autojump_clock, tmp_path):
+        its, files = Metered(XDS), f"file://{tmp_path}"
+        async with Mesh.run(1) as mesh:
+            write(tmp_path / "mesh.yaml", *shop(mesh.hosts[0]))
+            mesh.network.refuse(PLANE)
+            servers = [*mesh.bootstrap["xds_servers"], {"server_uri": files}]
+            bootstrap = mesh.bootstrap | {"xds_servers": servers}
+            async with mesh.channel(bootstrap=bootstrap, telemetry=its.telemetry) as channel:
+                await ask(channel)
+                assert its.read(f"{XDS}.connected", "grpc.xds.server") == {(PLANE,): 0, (files,): 1}
+                mesh.network.restore(PLANE)
+                await mesh.plane.wait_for_ack("EDS")
+                await trio.sleep(1)
+                assert its.read(f"{XDS}.connected", "grpc.xds.server") == {(PLANE,): 1}
 
     async def test_a_stream_that_ends_after_an_answer_is_no_failure(self, autojump_clock):
         async with metered(XDS) as (mesh, _, its):
