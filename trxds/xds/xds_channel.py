@@ -142,7 +142,7 @@ class XdsChannel:
             return describe_connect_error(error)
 
     async def _run_transport(self, shared: _SharedConnection, transport: trio.abc.Stream) -> None:
-        keepalive_probe = Keepalive(KEEPALIVE_TIME, without_calls=True)
+        keepalive_probe = Keepalive(KEEPALIVE_TIME)
         connection = Connection(transport, peer=self.server.address, options=WireOptions(), keepalive=keepalive_probe)
         self.traffic.begin(connection)
         try:
