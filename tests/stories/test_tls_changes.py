@@ -6,6 +6,7 @@ import pytest
 import trio
 import trio.testing
 import trustme
+from support import pinned
 from support.mesh import Mesh, ask, method
 from support.secured import EMAIL, asked_names, by, one_host, provider, secured_cluster, server_tls, xds_channel
 
@@ -44,6 +45,25 @@ async def test_a_changed_tls_config_makes_new_connections(ca, pem, autojump_cloc
                 with pytest.raises(trxds.RpcError):
                     while True:
                         await method(channel)(b"", timeout=5)
+
+
+async def test_a_pinned_call_that_waits_goes_by_the_new_tls_config(ca, pem, autojump_clock) -> None:
+    async with Mesh.run(hosts=0) as mesh:
+        address = await one_host(mesh, server_tls(ca, "cart"))
+        secured_cluster(mesh, by(names=[{"exact": "depot"}]))  # which the host does not prove
+        async with xds_channel(mesh, pem) as channel, trio.open_nursery() as nursery:
+            (host,) = await pinned.listed(channel)
+            found = []
+
+            async def wait() -> None:
+                found.append(await pinned.ask(host, channel, wait_for_ready=True))
+
+            nursery.start_soon(wait)
+            await trio.sleep(10)
+            assert not found
+            secured_cluster(mesh, by())
+            await trio.sleep(60)
+            assert found == [address]
 
 
 async def test_clusters_with_different_tls_configs_share_no_connection_to_an_address(ca, pem, autojump_clock) -> None:
