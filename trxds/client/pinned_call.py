@@ -132,7 +132,6 @@ class PinnedChannel:
         """Release the host. Idempotent."""
         if self._lease is not None:
             self._lease.release()
-            self._lease = None
 
 
 def _fail(host: Host, why: str) -> Fail:
