@@ -64,6 +64,7 @@ async def test_a_pinned_call_that_waits_goes_by_the_new_tls_config(ca, pem, auto
             secured_cluster(mesh, by())
             await trio.sleep(60)
             assert found == [address]
+            assert len(channel._pool.subchannels) == 1, "the one with the old config is released"
 
 
 async def test_clusters_with_different_tls_configs_share_no_connection_to_an_address(ca, pem, autojump_clock) -> None:
