@@ -26,31 +26,24 @@ class FirstPass:
     def __init__(self, spread_within: float) -> None:
         self.ends_at = math.inf  # unknown until it begins
         self._spread_within = spread_within
-        self._is_over = False
-        self._ended: trio.Event | None = None  # made for the first call that waits
+        self._ended = trio.Event()
 
     def update(self, state: Connectivity, in_first_pass: bool, now: float) -> bool:
         """Take over the child policy's report; return whether the first calls of sessions have to wait."""
-        if self._is_over:
+        if self._ended.is_set():
             return False
         if self.ends_at == math.inf:
             if state is not Connectivity.READY:
                 return False
             self.ends_at = now + self._spread_within
         if not in_first_pass or now >= self.ends_at:
-            self._is_over = True
-            if self._ended is not None:
-                self._ended.set()
+            self._ended.set()
             return False
         # In another state the child's picker says what happens: if the only READY host is lost, all calls wait again.
         return state is Connectivity.READY
 
     async def wait_ended(self) -> None:
         """Wait for the end. A caller has to stop at `ends_at`: the policy that updates this may be removed before."""
-        if self._ended is None:
-            self._ended = trio.Event()
-            if self._is_over:
-                self._ended.set()
         await self._ended.wait()
 
     def __str__(self) -> str:
