@@ -41,7 +41,7 @@ class LiveDataPlane:
         self.on_publish: Callable[[], object] | None = None  # called after each replacement, if anyone has to know
         self._lifecycle = lifecycle
         self._changed = trio.lowlevel.ParkingLot()
-        self._exit_idle_event: trio.Event | None = None  # set by `exit_idle`; None before the first IDLE
+        self._is_idle = False
 
     def publish(self, selector: Selector, picker: Picker, state: Connectivity) -> None:
         """Replace selector and picker, and wake the tasks that wait for a change."""
@@ -96,25 +96,21 @@ class LiveDataPlane:
         """Make the channel IDLE, because the control side is about to end its tree. Synchronous."""
         # No call may use a tree that is about to end, so the next one finds no data plane and waits.
         self.current = self.tree = None
-        self._exit_idle_event = trio.Event()
+        self._is_idle = True
         # Those that watch the state see IDLE, and copies of calls that wait end (`MirrorPlane`).
         self._changed.unpark_all()
 
     def exit_idle(self) -> None:
         """End IDLE, because of a call or `try_to_connect`; without effect in other states. Synchronous."""
-        if self._is_idle and self._exit_idle_event is not None:
-            self._exit_idle_event.set()
-            # For those that watch the state, which is CONNECTING from here on.
+        if self._is_idle:
+            self._is_idle = False
+            # Also for those that watch the state, which is CONNECTING from here on.
             self._changed.unpark_all()
 
     async def wait_exit_idle(self) -> None:
-        """Wait until `exit_idle` is called."""
-        if self._exit_idle_event is not None:
-            await self._exit_idle_event.wait()
-
-    @property
-    def _is_idle(self) -> bool:
-        return self._exit_idle_event is not None and not self._exit_idle_event.is_set()
+        """Wait until `exit_idle` has ended IDLE."""
+        while self._is_idle:
+            await self._changed.park()
 
     # -- what a call would find
 
