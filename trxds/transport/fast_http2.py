@@ -101,16 +101,15 @@ class FastHttp2Engine:
         streams.next_id += 2
         # Identifiers are never used again (RFC 9113 §5.1.1).
         self.exhausted = streams.next_id > frames.MAX_STREAM_ID
-        stream = streams.open[stream_id] = StreamState(streams.initial_receive_window)
         block = self._encoder.encode(method_headers, metadata, uncached_headers)
         if complete_request:
             # END_STREAM is on the DATA frame: an empty one behind it would be one frame more for each call.
             size = len(complete_request)
-            stream.send_offset = -size
-            stream.is_sending = False
+            streams.open[stream_id] = StreamState(streams.initial_receive_window, -size, False)
             streams.send_window -= size
             self.outgoing.add(frames.request(stream_id, block, complete_request, self._peer.max_frame))
         else:
+            streams.open[stream_id] = StreamState(streams.initial_receive_window)
             self.outgoing.add(frames.headers(stream_id, block, self._peer.max_frame))
         return stream_id
 

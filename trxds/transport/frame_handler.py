@@ -301,6 +301,7 @@ class FrameHandler:
             raise Http2ProtocolError(ErrorCode.PROTOCOL_ERROR, f"{kind} on stream {stream_id}")
 
     def _peer_ended(self, stream_id: int, stream: StreamState) -> None:
-        stream.recv_state = NOTHING
-        if not stream.is_sending:
+        if stream.is_sending:
+            stream.recv_state = NOTHING
+        else:
             del self._streams.open[stream_id]
