@@ -7,10 +7,11 @@ wakes its caller once.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import trio
+from trio.lowlevel import Abort, RaiseCancelT, Task, current_task, reschedule, wait_task_rescheduled
 
 
 class _Woken:
@@ -32,7 +33,7 @@ class Waiter:
     __slots__ = ("_task", "until")
 
     def __init__(self) -> None:
-        self._task: trio.lowlevel.Task | None = None
+        self._task: Task | None = None
         self.until: Callable[[], bool] | None = None
         """The condition of the task that waits with one; None when no task does."""
 
@@ -41,21 +42,25 @@ class Waiter:
         """Whether a task waits."""
         return self._task is not None
 
-    async def park(self) -> None:
-        """Wait until `wake`; always a checkpoint. A second task gets a `trio.BusyResourceError`."""
+    def park(self) -> Awaitable[None]:
+        """Return the wait until `wake`, to be awaited at once; always a checkpoint.
+
+        A second task gets a `trio.BusyResourceError`.
+        """
         if self._task is not None:
             raise trio.BusyResourceError(
                 "another task is waiting here; a call has one receiver and one sender at a time"
             )
-        self._task = trio.lowlevel.current_task()
-        await trio.lowlevel.wait_task_rescheduled(self._leave)
+        self._task = current_task()
+        # No coroutine of its own: each call waits here.
+        return wait_task_rescheduled(self._leave)  # noqa: ASYNC105 - the caller awaits it
 
     def wake(self) -> None:
         """Wake the task, if one waits."""
         task = self._task
         if task is not None:
             self._task = self.until = None
-            trio.lowlevel.reschedule(task, _WOKEN)
+            reschedule(task, _WOKEN)
 
     async def wait(self, until: Callable[[], bool]) -> None:
         """Wait until `until()` is true; always a checkpoint. A second task gets a `trio.BusyResourceError`."""
@@ -71,6 +76,6 @@ class Waiter:
         if self.until is not None and self.until():
             self.wake()
 
-    def _leave(self, _: trio.lowlevel.RaiseCancelT) -> trio.lowlevel.Abort:
+    def _leave(self, _: RaiseCancelT) -> Abort:
         self._task = self.until = None
-        return trio.lowlevel.Abort.SUCCEEDED
+        return Abort.SUCCEEDED
