@@ -166,7 +166,7 @@ class Connection:
             self.inline_reads.reclaim()
             if self.owner is not None:
                 self.owner.on_full(self)
-        elif streams.begin(stream, now) and streams.none_taken:
+        elif streams.begin(stream, now) and streams.none_taken():
             http2.writer.flush_first_half()
         else:
             # With the other requests of this pass, and with the first message if that is still to come.

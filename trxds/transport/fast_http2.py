@@ -90,8 +90,11 @@ class FastHttp2Engine:
         return self._streams.initial_send_window + stream.send_offset if stream is not None else 0
 
     def initial_data_limit(self) -> int:
-        streams = self._streams
-        return min(streams.initial_send_window, streams.send_window, self._peer.max_frame)
+        streams, limit = self._streams, self._peer.max_frame
+        # Once for each call: `min` takes keywords, and costs ten times as much.
+        if limit > streams.initial_send_window:
+            limit = streams.initial_send_window
+        return limit if limit < streams.send_window else streams.send_window
 
     def open_stream(
         self, method_headers: Fields, metadata: Headers, uncached_headers: Headers, complete_request: Octets = b""

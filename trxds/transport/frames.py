@@ -256,13 +256,15 @@ class FrameReader:
         if data_start > size:
             return 0
         word, flags, owner = _unpack_head(data, body)
-        data_end = data_start + (word >> 8)
+        length = word >> 8
+        data_end = data_start + length
         trailers = data_end + _HEAD_SIZE
-        if word & 0xFF != DATA or flags or owner != stream_id or trailers > size or word >> 8 > largest:
+        if word & 0xFF != DATA or flags or owner != stream_id or trailers > size or length > largest:
             return 0
         word, flags, owner = _unpack_head(data, data_end)
-        end = trailers + (word >> 8)
-        if word & 0xFF != HEADERS or flags != _END_BOTH or owner != stream_id or end > size or word >> 8 > largest:
+        length = word >> 8
+        end = trailers + length
+        if word & 0xFF != HEADERS or flags != _END_BOTH or owner != stream_id or end > size or length > largest:
             return 0
         return end if handle(stream_id, data[start:body], data[data_start:data_end], data[trailers:end]) else 0
 

@@ -24,19 +24,19 @@ _COPIED_SIZE = MAX_COPIED_MESSAGE - PREFIX_SIZE  # the part of a large message t
 
 def frame(message: bytes) -> bytes:
     """Return the message as DATA frames carry it."""
-    return _PREFIX.pack(message.__class__ is Compressed, len(message)) + message
+    return _PREFIX.pack(type(message) is Compressed, len(message)) + message
 
 
 def frame_large(message: bytes) -> tuple[memoryview, memoryview]:
     """Return the same in two parts, of which only the first is a copy: unsent bytes stay the caller's."""
-    prefix = _PREFIX.pack(message.__class__ is Compressed, len(message))
+    prefix = _PREFIX.pack(type(message) is Compressed, len(message))
     return memoryview(prefix + message[:_COPIED_SIZE]), memoryview(message)[_COPIED_SIZE:]
 
 
 def single_message(data: bytes, max_size: int) -> bytes | None:
     """Return the message in `data`; None unless it is exactly one, uncompressed and at most `max_size` bytes."""
     size = len(data) - PREFIX_SIZE
-    if 0 <= size <= max_size and data[:PREFIX_SIZE] == _PREFIX.pack(0, size):
+    if 0 <= size <= max_size and data.startswith(_PREFIX.pack(0, size)):
         # Most answers are one such message, and then no `Deframer` is needed.
         return data[PREFIX_SIZE:]
     return None

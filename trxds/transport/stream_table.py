@@ -61,9 +61,8 @@ class StreamTable:
         """Whether as many streams are open as the server allows."""
         return len(self.open) >= self.max_streams
 
-    @property
     def none_taken(self) -> bool:
-        """Whether the headers of all open streams still wait to be sent, so that the server has nothing to do."""
+        """Return whether the headers of all open streams still wait to be sent, so the server has nothing to do."""
         # A client's stream identifiers are odd (RFC 9113 §5.1.1); before the first stream both of these are 0.
         return len(self.open) == (self.last_opened - self.last_taken + 1) // 2
 
