@@ -272,4 +272,4 @@ async def test_a_caller_leaves_the_reading_to_the_reader_while_a_round_trip_is_m
     assert not connection.inline_reads.is_delegated
     await server.flush()
     await wait_all_tasks_blocked()
-    assert not connection.http2.flow.is_measuring
+    assert not connection.http2.flow.is_measuring()

@@ -197,7 +197,7 @@ async def test_keepalives_answer_measures_nothing(mock_clock) -> None:
     flow.open_stream_window(1, 100)
     mock_clock.jump(0.01)
     flow.ping_acked(b"alive??!")
-    assert flow.is_measuring and not windows.initial
+    assert flow.is_measuring() and not windows.initial
 
 
 # -- the engines

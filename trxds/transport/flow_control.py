@@ -30,9 +30,8 @@ class FlowControl:
         self._total_acked = 0  # bytes of the connection's window given back so far
         self._estimate = WindowEstimate(options.stream_window, options.max_stream_window)
 
-    @property
     def is_measuring(self) -> bool:
-        """Whether a PING that measures the round trip is unanswered."""
+        """Return whether a PING that measures the round trip is unanswered."""
         return self._estimate.ping_sent_at is not None
 
     def count_received(self, size: int) -> None:

@@ -10,7 +10,6 @@ frames are out of order costs its stream and not the connection with all other c
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import ClassVar
 
 from . import frames
 from .events import (
@@ -76,7 +75,7 @@ class FrameHandler:
         if self._fragment is not None and (kind != frames.CONTINUATION or stream_id != self._fragment.stream_id):
             # A header block is one unit, also for the compression table (RFC 9113 §4.3).
             raise Http2ProtocolError(ErrorCode.PROTOCOL_ERROR, "another frame in the middle of a header block")
-        read = self._READ.get(kind)
+        read = _READ.get(kind)
         if read is None:
             self.overhead += 1
         elif (event := read(self, flags, stream_id, payload)) is not None:  # type: ignore[arg-type]  # DATA may be a view
@@ -283,19 +282,6 @@ class FrameHandler:
             return self._fail(stream_id, ErrorCode.FLOW_CONTROL_ERROR, "WINDOW_UPDATE opens its window too far")
         return None if was_open else WindowUpdated(stream_id)
 
-    _READ: ClassVar[dict[int, Callable[[FrameHandler, int, int, bytes], Event | None]]] = {
-        frames.DATA: _read_data,
-        frames.HEADERS: _read_headers,
-        frames.PRIORITY: _read_priority,
-        frames.RST_STREAM: _read_reset,
-        frames.SETTINGS: _read_settings,
-        frames.PUSH_PROMISE: _read_push_promise,
-        frames.PING: _read_ping,
-        frames.GOAWAY: _read_goaway,
-        frames.WINDOW_UPDATE: _read_window_update,
-        frames.CONTINUATION: _read_continuation,
-    }  # frames of unknown types are ignored (RFC 9113 §5.5)
-
     def _check_no_stream(self, stream_id: int, kind: str) -> None:
         if stream_id:
             raise Http2ProtocolError(ErrorCode.PROTOCOL_ERROR, f"{kind} on stream {stream_id}")
@@ -305,3 +291,17 @@ class FrameHandler:
             stream.recv_state = NOTHING
         else:
             del self._streams.open[stream_id]
+
+
+_READ: dict[int, Callable[[FrameHandler, int, int, bytes], Event | None]] = {
+    frames.DATA: FrameHandler._read_data,
+    frames.HEADERS: FrameHandler._read_headers,
+    frames.PRIORITY: FrameHandler._read_priority,
+    frames.RST_STREAM: FrameHandler._read_reset,
+    frames.SETTINGS: FrameHandler._read_settings,
+    frames.PUSH_PROMISE: FrameHandler._read_push_promise,
+    frames.PING: FrameHandler._read_ping,
+    frames.GOAWAY: FrameHandler._read_goaway,
+    frames.WINDOW_UPDATE: FrameHandler._read_window_update,
+    frames.CONTINUATION: FrameHandler._read_continuation,
+}  # frames of unknown types are ignored (RFC 9113 §5.5)

@@ -145,5 +145,5 @@ class InlineReads:
             self._error = fault
             self.reclaim()
         # The reader has to go on with unread bytes, and with a long answer, by which the round trip is measured.
-        if self._reader.is_behind or self._flow.is_measuring:
+        if self._reader.is_behind() or self._flow.is_measuring():
             self.reclaim()

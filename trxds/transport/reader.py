@@ -71,8 +71,8 @@ class Reader:
             if not self._engine.unread and (meanwhile := self._role.before_read()) is not None:
                 await meanwhile()
             # A peer that reads no acknowledgements would fill our memory with them (CVE-2019-9512).
-            if self.is_provoked:
-                await self._writer.taken.wait(lambda: not self.is_provoked or self._is_closed)
+            if self._is_provoked():
+                await self._writer.taken.wait(lambda: not self._is_provoked() or self._is_closed)
 
     def take(self, data: bytes) -> None:
         """Handle the bytes of a read, as many as one step may. Empty `data` is the next step, or the end."""
@@ -114,14 +114,12 @@ class Reader:
         self._is_closed = True
         self._engine.unread = b""
 
-    @property
     def is_behind(self) -> bool:
-        """Whether the reader's own task has to go on: bytes are unread, or must not be read yet."""
-        return bool(self._engine.unread) or self.is_provoked
+        """Return whether the reader's own task has to go on: bytes are unread, or must not be read yet."""
+        return bool(self._engine.unread) or self._is_provoked()
 
-    @property
-    def is_provoked(self) -> bool:
-        """Whether more answers that the peer provoked wait to be written than is allowed."""
+    def _is_provoked(self) -> bool:
+        """Return whether more answers that the peer provoked wait to be written than is allowed."""
         return self._engine.outgoing.control_unsent > self._control_bound
 
     def _check_overhead(self) -> None:

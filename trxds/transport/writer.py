@@ -43,6 +43,7 @@ class Writer:
         self.taken = Waiter()
         self._outgoing = outgoing
         self._transport = transport
+        self._at_once = transport.at_once
         self._tasks = tasks
         self._role = role
         self._streams = streams
@@ -80,7 +81,7 @@ class Writer:
         self._flush_if(2 * len(self._streams) >= self._open_at_read)
 
     def _flush_if(self, is_time: bool) -> None:
-        if is_time and self._transport.at_once and not self._is_closing:
+        if is_time and self._at_once and not self._is_closing:
             self.flush()
         else:
             self.write_soon()
