@@ -148,7 +148,10 @@ class Reader:
         for _ in attempts():
             self._programs.finish(self.command(block.first_line), file)
             output = self.outputs[block.first_line] = self.documented(file.read_text("utf-8"))
-            if comparable(output.splitlines()[:bound]) == comparable(shown[:bound]):
+            printed = output.splitlines()[:bound]
+            # The first calls may be faster than the connection to a host that has to be among those that are met.
+            are_as_many = len(hosts_of(output)) == len(hosts_of(block.text))
+            if are_as_many and comparable(printed) == comparable(shown[:bound]):
                 return
         pytest.fail(f"{block.page}: {block.first_line} printed\n{output}")
 
