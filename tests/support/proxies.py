@@ -7,6 +7,7 @@ No target of the Makefile installs them. A test whose proxy is missing is left o
 
 from __future__ import annotations
 
+import os
 import shutil
 import signal
 import subprocess
@@ -95,8 +96,10 @@ def nginx(folder: Path, address: str, upstream: str, files: Files | None, http: 
         listen = f"listen {address} ssl http2; {certificate}"
     kinds = ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
     folders = " ".join(f"{kind}_temp_path {folder / kind};" for kind in kinds)
+    # As root it would give its folders to another user, whom a container need not have.
+    user = "user root;" if os.geteuid() == 0 else ""
     (folder / "nginx.conf").write_text(f"""
-        daemon off; worker_processes 1; pid {folder / "pid"}; error_log stderr warn;
+        {user} daemon off; worker_processes 1; pid {folder / "pid"}; error_log stderr warn;
         events {{ worker_connections 512; }}
         http {{
             access_log off; client_max_body_size 0; {folders} {http}
