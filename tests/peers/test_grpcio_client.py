@@ -127,7 +127,8 @@ async def test_grpcios_cookie_for_a_host_has_the_same_bytes_as_ours():
 async def test_a_cookie_minted_by_one_client_pins_the_other(by):
     other = {"ours": "theirs", "theirs": "ours"}[by]
     async with Shop.run() as shop:
-        ((host, cookie),) = await getattr(shop, by)(1)
+        # Once grpcio was seen to set no cookie for a call, as above.
+        host, cookie = next(each for each in await getattr(shop, by)(3) if each[1] is not None)
         outcomes = await getattr(shop, other)(20, cookie)
     # No new cookie: the other one accepts it as its own.
     assert set(outcomes) == {(host, None)}
