@@ -22,7 +22,7 @@ from trxds.testing import resources as xds
 
 from .peer_programs import Peer, running_together
 
-PATIENCE = 60  # seconds for a whole test, which takes one or two
+PATIENCE = 180  # seconds for a whole test, which takes one or two; on a busy machine Java alone needs ten to begin
 SERVICE = "/grpc.testing.TestService"
 UNARY = f"{SERVICE}/UnaryCall"
 DUPLEX = f"{SERVICE}/FullDuplexCall"

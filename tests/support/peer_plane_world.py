@@ -19,7 +19,7 @@ from trxds.xds.bootstrap import DELTA
 from .peer_planes import Plane, StartPlane
 from .ports import reserved_address
 
-PATIENCE = 60  # seconds for a whole test, most of which take one
+PATIENCE = 180  # seconds for a whole test, most of which take one; on a busy machine Java alone needs ten to begin
 AT_ONCE = 12  # seconds, less than the 15 after which a client without a resource takes it for missing
 SETTLED = 0.1  # seconds in which a change is usually noticed, if only by what it broke; no test needs it to be
 PROTOCOLS = {"sotw": "xds_v3", "delta": DELTA}
