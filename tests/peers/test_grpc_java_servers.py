@@ -142,11 +142,12 @@ async def test_a_client_that_pings_too_often_is_told_so_and_pings_half_as_often(
     """The server permits a PING in five minutes. It bears with two that come earlier."""
     async with pinged(0.1) as (_, channel):
         for _ in range(2):
-            async with duplex(channel).open() as call:
-                await say(call)
-                with pytest.raises(trxds.RpcError, match="after GOAWAY ENHANCE_YOUR_CALM: too_many_pings"):
+            with pytest.raises(trxds.RpcError, match="after GOAWAY ENHANCE_YOUR_CALM: too_many_pings"):
+                async with duplex(channel).open() as call:
+                    await say(call)
                     await call.receive()
-            await unary(channel)(NOTHING)
+            while await fails(channel):
+                pass  # on a busy machine the PINGs of a unary call, too, may be too many
     told = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
     assert ["asks after 0.2 s" in told[0], "asks after 0.4 s" in told[1]] == [True, True]
 
