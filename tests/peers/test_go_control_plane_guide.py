@@ -57,7 +57,7 @@ async def plane(*hosts: str) -> AsyncIterator[Plane]:
         while not greeting.endswith(b"\n"):
             greeting += await process.stdout.receive_some()
         yield Plane(process, greeting.decode().strip())
-        nursery.cancel_scope.cancel()
+        process.kill()
 
 
 @asynccontextmanager

@@ -52,7 +52,7 @@ async def plane(address: str, *hosts: str) -> AsyncIterator[None]:
             assert more, "it has ended"
             greeting += more
         yield
-        nursery.cancel_scope.cancel()
+        process.kill()
 
 
 @asynccontextmanager

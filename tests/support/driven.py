@@ -184,5 +184,6 @@ async def running(command: Sequence[str], **environ: str) -> AsyncIterator[Progr
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}  # it logs each mistake
     async with trio.open_nursery() as nursery:
         start = partial(trio.run_process, command, check=False, env={**os.environ, **environ}, **pipes)
-        yield Program(await nursery.start(start))
-        nursery.cancel_scope.cancel()
+        process = await nursery.start(start)
+        yield Program(process)
+        process.kill()  # SIGTERM alone would be a warning, and so an error, after five seconds
