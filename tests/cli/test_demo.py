@@ -37,7 +37,7 @@ def test_a_closed_pipe_ends_the_demo_without_a_traceback() -> None:
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdout is not None and process.stderr is not None
         process.stdout.close()
-        assert (process.wait(30), process.stderr.read()) == (1, b"")
+        assert (process.wait(30), process.stderr.read()) == (3, b"")
 
 
 def test_the_demo_shows_a_table_on_a_terminal() -> None:

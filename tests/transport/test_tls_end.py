@@ -26,7 +26,7 @@ from trxds.transport.tls import TlsNetwork, context_source
 from trxds.transport.transport import MAX_LAST_READ_TIME
 
 ADDRESS = "10.0.0.1:443"
-RESET = "10.0.0.1:443: connection lost: [Errno 104] Connection reset by peer"
+RESET = "10.0.0.1:443: connection lost: Connection reset by peer"
 
 
 class ResetStream(trio.abc.Stream):

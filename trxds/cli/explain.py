@@ -118,7 +118,7 @@ async def show_in_program(
 ) -> int:
     """Print the explanation of the program's own channel; return the exit code."""
     explanation = await program.explain(channel, method, metadata)
-    with program.reading():
+    with program.checking_answer():
         text = explanation.pop("text")
         code = FAILURE if explanation["outcome"]["kind"] in _BAD else SUCCESS
     click.echo(json.dumps(explanation, indent=1) if as_json else text)

@@ -78,7 +78,7 @@ class Program:
         raise UnreachableError(f"{self.address}: the program has ended, or closed its channel")
 
     @contextmanager
-    def reading(self) -> Iterator[None]:
+    def checking_answer(self) -> Iterator[None]:
         """Raise `UnreachableError` if the block meets an answer without something that this version reads."""
         try:
             yield

@@ -33,7 +33,7 @@ async def show_once(program: Program, page: Page, as_json: bool) -> int:
     """The page as it is now; the value is the exit code."""
     async with program.ask(page.sections, once="1") as answer:
         async for message in answer:
-            with program.reading():
+            with program.checking_answer():
                 state = after({}, message)
                 text, code = (_json if as_json else _text)(page, state), SUCCESS if page.good(state) else FAILURE
             click.echo(text, nl=False)
@@ -46,7 +46,7 @@ async def show_on(program: Program, page: Page, as_json: bool) -> NoReturn:
     states: ConflatingQueue[State] = ConflatingQueue()
 
     def draw_state(state: State) -> None:
-        with program.reading():
+        with program.checking_answer():
             draw(state)
 
     with _rows(page) if as_json else _screen(page) as (draw, pause):
@@ -54,7 +54,7 @@ async def show_on(program: Program, page: Page, as_json: bool) -> NoReturn:
             nursery.start_soon(draw_latest, states, draw_state, pause)
             state: State = {}
             async for message in answer:
-                with program.reading():
+                with program.checking_answer():
                     state = after(state, message)
                 states.put("state", state)
             nursery.cancel_scope.cancel()
@@ -120,7 +120,7 @@ async def show_tap(program: Program, wanted: Filter, metadata: bool, most: int |
     shown = 0
     async with program.ask(events=KINDS, metadata="1" if metadata else "") as answer:
         async for message in answer:
-            with program.reading():
+            with program.checking_answer():
                 events = [each for each in message.get("events", ()) if wanted.shows(each)]
                 lines = [(each["kind"], _plain(each) if as_json else event_line(each)) for each in events]
             for kind, line in lines:
