@@ -156,7 +156,7 @@ def _decode_payload(payload: str, target: str) -> SessionToken | SessionTokenErr
         # `urlsafe_b64decode` skips foreign characters; `_FORM` has let none through.
         data = base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4))
         token = msgspec.json.decode(data, type=SessionToken)
-    except (ValueError, RecursionError):  # binascii.Error and msgspec's errors are ValueErrors
+    except (ValueError, msgspec.DecodeError, RecursionError):  # binascii.Error is a ValueError
         return SessionTokenError("the session token's content cannot be read; pass the text of export() unchanged")
     if token.target != target:
         shown = ascii(token.target[:_MAX_TARGET_SHOWN])
