@@ -284,7 +284,7 @@ class Attempt(Struct, eq=False):
 
     @property
     def refusals_so_far(self) -> int:
-        """Return how many attempts of the call were sent and refused, with this one, which was refused."""
+        """Return how many attempts of the call servers have refused, this one included."""
         assert self.stream is not None
         # Only a refusal by the server counts. A stream that never left can be repeated without limit (A6).
         return self.refusals + self.stream.has_left

@@ -134,9 +134,9 @@ class Call(ResponseStream[Res], Generic[Req, Res]):
                 break
         status = rpc.final_status()  # with which a trailers-only response has come
         initial = self.initial_metadata
-        if initial is None:
+        if initial is None and not status.ok:
             raise await rpc.failure(status)
-        return initial
+        return initial or EMPTY  # of a call that was left, whose OK nobody had taken
 
     def cancel(self) -> bool:
         """End the call with CANCELLED; return False, and change nothing, if it has a `status` already.
@@ -161,10 +161,11 @@ class Call(ResponseStream[Res], Generic[Req, Res]):
 
     @property
     def status(self) -> Status | None:
-        """Return the call's status; None until `receive` has returned None or the only reply, or it has failed.
+        """Return the call's status; None until its caller has learned of its end, or has ended it.
 
-        It is CANCELLED as soon as `cancel` or the end of the block, channel or session ends the call. The first status
-        stays, and observers and filters get the same.
+        The caller learns of it by a `receive` that returns None or the only reply, by an exception, and by a
+        `wait_initial_metadata` that returns those of a trailers-only response; it ends the call by `cancel` and by
+        leaving the block. The first status stays, and observers and filters get the same.
         """
         return self._rpc.scope.status
 
@@ -178,8 +179,7 @@ class Call(ResponseStream[Res], Generic[Req, Res]):
     async def _send_serialized(self, serialized: bytes, compress: bool) -> bool:
         rpc = self._rpc
         if self._replay.ended:
-            text = "nothing more can be sent: done_sending was called, or the method takes one request only"
-            raise trio.ClosedResourceError(f"{rpc.scope.path}: {text}")
+            raise self._sending_has_ended()
         payload: bytes | Status = b""
         if rpc.scope.status is None:
             payload = rpc.route.outgoing(serialized, rpc.settings, compressed=compress)
@@ -225,6 +225,8 @@ class Call(ResponseStream[Res], Generic[Req, Res]):
             return True
         if stream is not self._stream:
             return True  # the next attempt replays these messages too (A6)
+        if stream.status is None:
+            raise self._sending_has_ended()  # another task has called `done_sending` meanwhile
         # The task that receives may be about to make that attempt. If none does, this one finds out whether there is
         # another, or a call that only sends would not learn of its end until the buffer is full.
         if not attempts.is_committed and (attempts.retrying is not None or await attempts.replace(attempt)):
@@ -233,6 +235,10 @@ class Call(ResponseStream[Res], Generic[Req, Res]):
         if not stream.status.ok:
             raise await self._rpc.failure(self._rpc.final_status())
         return False
+
+    def _sending_has_ended(self) -> trio.ClosedResourceError:
+        text = "nothing more can be sent: done_sending was called, or the method takes one request only"
+        return trio.ClosedResourceError(f"{self._rpc.scope.path}: {text}")
 
     # -- hedging, receiving and the end
 
@@ -360,11 +366,12 @@ class CallSteps(Generic[Req, Res]):
     def receive_arrived(self) -> Iterator[tuple[Res, int]]:
         """Yield messages that have arrived, each with its size in bytes. Synchronous."""
         call, stream = self._call, self._call._stream
+        before = call._rpc.scope.status
         while stream is not None and (payload := stream.receive_nowait()) is not None:
             try:
                 message = call._rpc.parse(payload, call._deserialize)
             except RpcError:
                 # The other thread takes the messages before it first, and gives the call its status by `take_error`.
-                call._rpc.scope.status = None
+                call._rpc.scope.status = before
                 raise
             yield message, len(payload)

@@ -42,7 +42,7 @@ class RetriedCall(Protocol):
 
 
 class CallAttempts:
-    """The attempts of one call after its first. `retry` is None without a retry policy, `replay` for a unary call.
+    """Makes the later attempts of one call. `retry` is None without a retry policy, `replay` for a unary call.
 
     `retrying` lasts while a task makes another attempt, from its backoff on, and `opening` while that attempt opens its
     stream; they are None otherwise.
@@ -100,19 +100,25 @@ class CallAttempts:
             return scope.status is None
         if self.is_committed:
             return False  # the usual end of a stream
+        outcome = ended.outcome()
+        if not isinstance(outcome, AttemptFailed) or (self._retry is None and not outcome.refused):
+            self._commit()
+            return False
         self.retrying = trio.Event()
         try:
-            outcome = ended.outcome()
-            if not (isinstance(outcome, AttemptFailed) and await self._retry_attempt(ended, outcome)):
-                # Nobody asks again: a failure counts once for the retry throttle.
-                if self._replay is not None:
-                    self._replay.drop()
+            if not await self._retry_attempt(ended, outcome):
+                self._commit()
                 return False
             await self._open()
             return True
         finally:
             self.retrying.set()
             self.retrying = None
+
+    def _commit(self) -> None:
+        """Have no further attempt, so that nobody asks again: a failure counts once for the retry throttle."""
+        if self._replay is not None:
+            self._replay.drop()
 
     async def recover(self, failed: AttemptFailed | None) -> Status | None:
         """Start further attempts, as long as they fail before they have a stream and may be repeated.

@@ -22,7 +22,8 @@ _GRACE = 0.1
 class CallScope:
     """A `CallScope` ends the waits of one call at its deadline, in seconds on Trio's clock, or at its channel's end.
 
-    `status` is the call's, in its only place: None until its end is known, and then it stays. `str(waiting_for)` is
+    `status` is the call's, in its only place: None until its end is known, and then it stays, unless it is an OK whose
+    message cannot be read. `str(waiting_for)` is
     named in the message of DEADLINE_EXCEEDED. `error` makes the caller's exception of a status.
     """
 
@@ -97,12 +98,13 @@ class CallScope:
         """End the call with `status`, unless it has one; return the exception of its status."""
         if self.status is None:
             self.status = status
-        return self.error(self.status)
+        # A task may fail just after another one has taken OK: its exception has the reason.
+        return self.error(status if self.status.ok else self.status)
 
     async def failure(self, status: Status) -> RpcError:
         """End the call with `status`, unless it has one; return the exception of its status, after a checkpoint."""
         error = self.end(status)
-        # After that, so that no other task ends the call meanwhile. A caller that retries at once must starve nobody.
+        # Behind that, as another task may end the call meanwhile. A caller that retries at once must starve nobody.
         await trio.lowlevel.checkpoint()
         deadline = trio.current_effective_deadline()
         grace_end = min(self.deadline, trio.current_time() + _GRACE)
@@ -113,18 +115,18 @@ class CallScope:
 
     def leave(self, stream: ClientStream | None) -> Status:
         """End a call that its caller leaves without a status: with that of its stream, or cancelled."""
-        self.status = status_of_left(stream)
+        self.status = status_when_left(stream)
         return self.status
 
     def deadline_error(self) -> RpcError:
-        """Return the exception of a call whose deadline has passed, unless it has ended before."""
+        """End the call with DEADLINE_EXCEEDED, unless it has a status; return the exception of its status."""
         # The message has the time allowed and not the time taken, so that equal failures have equal messages.
         after = max(self.deadline - self.started, 0.0)
         message = f"{self.path}: not done after {after:.3g} s, waiting for {self.waiting_for}"
         return self.end(Status(StatusCode.DEADLINE_EXCEEDED, message))
 
     def closed_error(self) -> Exception:
-        """Return the exception of a call that was open when its session or channel ended."""
+        """End the call because its session or channel has, unless it has a status; return the exception."""
         error = self._lifecycle.closed_error()
         return self.end(error.status) if isinstance(error, RpcError) else error
 
@@ -139,7 +141,7 @@ class CallScope:
             scope.cancel(reason=reason)
 
 
-def status_of_left(stream: ClientStream | None) -> Status:
+def status_when_left(stream: ClientStream | None) -> Status:
     """Return the status of a call, or an attempt, that was left with this stream, which has ended by now."""
     if stream is None or stream.status is None:
         return CANCELLED

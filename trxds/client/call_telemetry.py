@@ -19,7 +19,7 @@ from trxds.session_affinity.session import SessionCookies
 from trxds.session_affinity.session_events import SessionMoved, SessionPinned
 from trxds.transport.client_stream import ClientStream
 
-from .call_scope import CallScope, status_of_left
+from .call_scope import CallScope, status_when_left
 
 _NO_SESSION_PICK = SessionPick("")
 _OF_MESSAGES = frozenset({"sent", "received"})
@@ -85,7 +85,7 @@ class CallTelemetry(Struct, eq=False):
 
     def outcome(self, stream: ClientStream | None) -> Status:
         """Return the status of an attempt: its stream's, or the call's if that has cancelled the stream."""
-        status, of_call = status_of_left(stream), self._scope.status
+        status, of_call = status_when_left(stream), self._scope.status
         # A call that ends with OK may have cancelled other attempts.
         return of_call if status.code is StatusCode.CANCELLED and of_call is not None and not of_call.ok else status
 

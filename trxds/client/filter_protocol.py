@@ -44,9 +44,9 @@ class FilterCall:
         return message
 
     def on_trailers(self, status: Status, metadata: Metadata) -> Metadata | Iterable[tuple[str, Value]]:
-        """Return the trailing metadata as its caller gets it, behind the last message or as a `send` fails.
+        """Return the trailing metadata that the caller gets: behind the last message, or when a `send` fails.
 
-        Not called if the client has ended the call: by its deadline or `cancel`, say, or because it left the call.
+        This is not called if the client has ended the call: by its deadline or `cancel`, say, or by leaving it.
         """
         return metadata
 

@@ -198,7 +198,7 @@ class Rpc:
 
     @property
     def attempts(self) -> CallAttempts:
-        """Return the attempts after the first one; most calls have none, and never ask."""
+        """Return the maker of later attempts; a unary call that succeeds at once never asks."""
         if self._attempts is None:
             channel, policy = self._channel, self.route.config.retry
             limit = self.settings.max_attempts
@@ -278,7 +278,8 @@ class Rpc:
         if self._channel.throttle is not None:
             # An attempt is counted when it is decided whether another one follows, here or by hedging.
             has_failed = self._attempts is not None and self._attempts.has_counted(attempt)
-            is_counted = has_failed if self.route.config.retry is not None else stream.initial_metadata is None
+            has_no_headers = stream.trailers_only or attempt.initial is None
+            is_counted = has_failed if self.route.config.retry is not None else has_no_headers
             record_end(self._channel.throttle, status, self.route.config, is_counted)
         return status
 
@@ -287,21 +288,19 @@ class Rpc:
 
         With `is_last` it is the only reply of a call, whose status has come too and is taken with it.
         """
-        if self.route.filters is not None:
-            filtered = self.route.filters.receive(payload)
-            if isinstance(filtered, Status):
-                raise self._unreadable(filtered)
-            payload = filtered
+        message = payload if self.route.filters is None else self.route.filters.receive(payload)
         if is_last:
             # In this order filters see the message before the trailers, as in a stream.
             self.final_status()
+        if message is not payload and isinstance(message, Status):
+            raise self._unreadable(message)
         try:
-            return deserialize(payload)
+            return deserialize(message)
         except Exception as error:
             assert self.attempt is not None
             peer = self.attempt.peer
-            message = f"{self.scope.path}: a reply of {len(payload)} bytes from {peer} cannot be parsed: {error}"
-            raise self._unreadable(Status(StatusCode.INTERNAL, message)) from error
+            text = f"{self.scope.path}: a reply of {len(message)} bytes from {peer} cannot be parsed: {error}"
+            raise self._unreadable(Status(StatusCode.INTERNAL, text)) from error
 
     def _unreadable(self, problem: Status) -> RpcError:
         """End the call because of a message that its caller cannot get; return the exception."""
@@ -341,7 +340,7 @@ class Rpc:
 
     def cancel(self, reason: str) -> None:
         """End the call, because its session or channel has ended."""
-        self.scope.closed_error()  # has the call's status, unless that is known already
+        self.scope.closed_error()
         # Both: without a deadline the wait for the stream has no cancel scope, and ends with the stream.
         self.scope.cancel(reason)
         if self.attempt is not None:
@@ -379,7 +378,9 @@ class Rpc:
         if self.route.filters is not None:
             self.route.filters.close(status)
         if self.hedging is not None:
-            self.hedging.stop()
+            self.hedging.give_up(status)
+        if self._attempts is not None and not status.ok:
+            scope.cancel("its block was left")  # or another task would still make an attempt
         scope.error = RpcError  # a bound method here would be a cycle for the garbage collector
         self._attempts = None  # as this would be
         if self._session is not None:
