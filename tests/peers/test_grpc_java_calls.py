@@ -239,7 +239,7 @@ class Script:
     def check(self, call: Any) -> None:
         for key, value in self.options["metadata"]:
             found = call.initial_metadata if key == INITIAL else call.trailing_metadata
-            assert found is None or found.first(key) == value  # an answer without a message may have trailers only
+            assert not found or found.first(key) == value  # an answer without a message may have trailers only
 
     async def ask(self) -> None:
         request = SimpleRequest(payload=payload(self.size()), response_size=self.size())
