@@ -227,6 +227,15 @@ def test_headers_above_the_limit_cost_their_stream_and_leave_the_compression_tab
     assert pair.to_client() == [HeadersTooLarge(first, size), HeadersReceived(second, large[:2], False)]
 
 
+def test_a_limit_below_the_size_of_any_field_allows_no_headers(make_client) -> None:
+    pair = Pair(make_client, WireOptions(max_header_list=1))
+    stream_id = pair.open_stream()
+    pair.exchange()
+    pair.server.send_headers(stream_id, [(b"a", b"b")])
+    [event] = pair.to_client()
+    assert isinstance(event, HeadersTooLarge) and 1 < event.size <= 34
+
+
 def test_headers_far_above_the_limit_cost_their_stream_as_well(make_client) -> None:
     pair = Pair(make_client, WireOptions(max_header_list=1000))
     first, second = pair.open_stream(), pair.open_stream()

@@ -70,7 +70,8 @@ class _Decoder(BoundedDecoder):
             return super().decode(data, raw)
         except HeaderListTooLargeError as error:
             # Not all of its size: 20 KB can stand for 64 MB.
-            return [(b"", bytes(min(error.size, self.max_header_list_size + 1) - ENTRY_OVERHEAD))]
+            size = min(error.size, self.max_header_list_size + 1)
+            return [(b"", bytes(max(size - ENTRY_OVERHEAD, 0)))]
 
 
 class _PeerLimits(Struct, eq=False):
