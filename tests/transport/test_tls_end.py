@@ -23,7 +23,7 @@ from trxds.transport.certificates import CertificateFiles, client_context
 from trxds.transport.connection import Connection
 from trxds.transport.request import Request
 from trxds.transport.tls import TlsNetwork, context_source
-from trxds.transport.transport import MAX_LAST_READ_TIME
+from trxds.transport.transport import MAX_LAST_READ_TIME, BelowTls
 
 ADDRESS = "10.0.0.1:443"
 RESET = "10.0.0.1:443: connection lost: Connection reset by peer"
@@ -56,8 +56,13 @@ class ResettableNetwork(MemoryNetwork):
 
     last: ResetStream
 
+    def __init__(self, *, is_reset: bool = False) -> None:
+        super().__init__()
+        self._is_reset = is_reset
+
     async def connect(self, address: str) -> trio.abc.Stream:
         self.last = ResetStream(await super().connect(address))
+        self.last.is_reset = self._is_reset
         return self.last
 
 
@@ -140,3 +145,31 @@ async def test_a_connection_over_tls_that_nobody_closes_ends_soon_after_a_failed
     await stream.receive()
     assert stream.status == Status(StatusCode.UNAVAILABLE, RESET)
     assert trio.current_time() == pytest.approx(start + MAX_LAST_READ_TIME)
+
+
+async def test_a_handshake_whose_write_fails_ends_at_once_as_nobody_reads_beside_it(ca, autojump_clock) -> None:
+    network = ResettableNetwork(is_reset=True)
+    network.listen(ADDRESS)
+    start = trio.current_time()
+    with pytest.raises(ConnectionError, match="Connection reset by peer"):
+        await TlsNetwork(network, context_source(client_context(CertificateFiles())), "cart.example").connect(ADDRESS)
+    assert trio.current_time() == start
+
+
+async def test_a_failed_write_waits_for_no_reader_of_a_stream_that_is_closed(autojump_clock) -> None:
+    near, _ = trio.testing.memory_stream_pair()
+    reset = ResetStream(near)
+    reset.is_reset = True
+    below = BelowTls(reset)
+    below.has_reader = True
+
+    async def write() -> None:
+        with pytest.raises(trio.BrokenResourceError):
+            await below.send_all(b"x")
+
+    start = trio.current_time()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(write)
+        await wait_all_tasks_blocked()
+        await below.aclose()
+    assert trio.current_time() == start

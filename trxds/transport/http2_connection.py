@@ -246,7 +246,7 @@ class Http2Connection:
     def on_write_failed(self, error: BaseException) -> None:
         """End the connection because the transport takes no more bytes."""
         # A server that closes may have said why by a GOAWAY, and which streams may be sent again: it is still to read.
-        # Over TLS it has been read by now (`BelowTls`).
+        # Over TLS it has been read by now (`BelowTls`), unless the reader was paused for half a second.
         self.reader.take_rest()
         self.on_transport_lost(error)
         self.tasks.cancel()  # a connection that has ended before has no more output to wait for

@@ -70,24 +70,23 @@ class TlsNetwork:
         context = self._last_context = await self._context()
         transport = await self._network.connect(address)
         try:
-            stream = self._stream(transport, context, address)
+            below = BelowTls(transport)
+            stream = self._stream(below, context, address)
             if (session := self._sessions.take(address, context)) is not None:
                 stream.session = session
             problem = await self._handshake(stream)
             if problem is not None:
                 name = f" as {self._server_name!r}" if self._server_name else ""
                 raise ConnectionError(f"TLS with {address}{name}: {problem}")
+            below.has_reader = True
         except BaseException:
             await trio.aclose_forcefully(transport)
             raise
         return stream
 
-    def _stream(
-        self, transport: trio.abc.Stream, context: ssl.SSLContext, address: str
-    ) -> trio.SSLStream[trio.abc.Stream]:
+    def _stream(self, below: BelowTls, context: ssl.SSLContext, address: str) -> trio.SSLStream[trio.abc.Stream]:
         try:
             # `https_compatible`: HTTPS servers close without close_notify, and HTTP/2 itself detects a cut-off stream.
-            below = BelowTls(transport)
             return trio.SSLStream(below, context, server_hostname=self._server_name, https_compatible=True)
         except (ValueError, TypeError, ssl.SSLError):  # TypeError for a NUL
             # The name may be of a resource, which nobody has checked as a host name.

@@ -250,6 +250,8 @@ class BelowTls(trio.abc.Stream):
 
     def __init__(self, stream: trio.abc.Stream) -> None:
         self.stream = stream
+        self.has_reader = False
+        """Whether another task reads while one writes; not so in a handshake, whose failed write fails at once."""
         self._write_error: trio.BrokenResourceError | None = None
         self._at_end = trio.Event()
 
@@ -258,9 +260,10 @@ class BelowTls(trio.abc.Stream):
             await self.stream.send_all(data)
         except trio.BrokenResourceError as error:
             self._write_error = error
-            # The limit is for streams that only their reader finds open, and for a handshake, where nobody reads.
-            with trio.move_on_after(MAX_LAST_READ_TIME):
-                await self._at_end.wait()
+            if self.has_reader:
+                # The limit is for a stream whose reader does not learn that it is broken.
+                with trio.move_on_after(MAX_LAST_READ_TIME):
+                    await self._at_end.wait()
             raise
 
     async def wait_send_all_might_not_block(self) -> None:
@@ -280,6 +283,7 @@ class BelowTls(trio.abc.Stream):
         return data
 
     async def aclose(self) -> None:
+        self._at_end.set()
         await self.stream.aclose()
 
 
