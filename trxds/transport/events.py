@@ -61,7 +61,7 @@ class HeadersTooLarge(Struct, frozen=True):
 
     stream_id: int
     size: int
-    """The size, or less where not all of it was decoded."""
+    """The size, or less where not all was decoded; always above the limit."""
 
 
 class DataReceived(_StreamContent, frozen=True):

@@ -174,7 +174,10 @@ class HeaderBlock(NamedTuple):
 
     headers: Headers
     size: int
-    """The size as `list_size` counts it. A list above the decoder's bound has no `headers`, and the least size."""
+    """The size as `list_size` counts it.
+
+    A list above the decoder's bound has no `headers`, and this size or a larger one, as not all of it was decoded.
+    """
 
     is_informational: bool
     """Whether it is a 1xx response, which the final one follows."""

@@ -11,7 +11,7 @@ from trxds.core.metadata import describe_flaw
 
 MAX_METADATA_SIZE = 64 * 1024
 MAX_READ_DELAY = 0.003
-# Bytes of header fields that are decoded in less than 10 ms.
+# Bytes of header fields that are decoded in less than 10 ms, or in 16 with Huffman code.
 _MAX_QUICK_HEADER_LIST = 80 * 1024
 _MAX_HEADER_BLOCK = 1024 * 1024
 _MAX_USER_AGENT = 512  # characters; it is sent on each connection
@@ -74,8 +74,8 @@ class WireOptions(Struct, frozen=True):
     def header_list_bound(self) -> int:
         """A header list above this size is dropped; one between `max_header_list` and this is decoded. Both end a call.
 
-        To decode takes up to 4 µs for each 32 bytes, during which no other task runs. C-core has two such limits as
-        well.
+        To decode a block takes up to 16 ms by default, during which no other task runs; a block that would take longer
+        ends the connection. C-core has two such limits as well.
         """
         return max(self.max_header_list * 5 // 4, min(4 * self.max_header_list, _MAX_QUICK_HEADER_LIST))
 
