@@ -1,4 +1,4 @@
-"""`trxds cookie` shows what a session cookie holds, and says of any other text why it is none."""
+"""`trxds cookie` shows what a session cookie holds, and says of any other text why it names no host."""
 
 import base64
 import json
@@ -36,12 +36,21 @@ def test_a_cookie_is_read_with_its_name_or_without(form):
         ("foo", "it is base64 of bytes that are no text"),
         ("session=foo", "it is base64 of bytes that are no text"),
         ("!!", "it is not base64, which has no '!' (character 1)"),
-        ("session=MTI3; Path=/", "it is not base64, which has no ';' (character 5)"),
+        ("session=MTI3; Path=/", "it is not base64, which has no ';' (character 13)"),
+        ("n=MTAuMC4wLjE6ODA7Yw==; Path=/", "it is not base64, which has no ';' (character 23)"),
+        ('n="MTAuMC4wLjE6ODA7Y"x', "it is not base64, which has no '\"' (character 21)"),
         ("MTAuMC4wLjE6ODA%3D", "it is not base64, which has no '%' (character 16)"),
-        ("MTAuMC4wLjE6ODA7Y", "it is not base64: its length does not fit; is a part of it missing?"),
-        ("A" * (MAX_SIZE + 1), "it has 4097 characters, and clients read 4096 at most"),
+        (
+            "MTAuMC4wLjE6ODA7Y",
+            "it is not base64, or a part of it is missing: its length, or the '=' in it, does not fit",
+        ),
+        ("A" * (MAX_SIZE + 1), "clients read 4096 characters of a value at most"),
         (b64('{"alg":"HS256"}'), "it is base64 of a text without an address ip:port or unix:path"),
         (b64("cart.example:80"), "it is base64 of a text without an address ip:port or unix:path"),
+        (
+            b64(";cart"),
+            "it is base64 of a text without an address ip:port or unix:path, and clients use its cluster alone",
+        ),
         (
             b64("nowhere;cart"),
             "it is base64 of a text without an address ip:port or unix:path, and clients use its cluster alone",
@@ -50,14 +59,14 @@ def test_a_cookie_is_read_with_its_name_or_without(form):
     ],
 )
 @pytest.mark.parametrize("options", [(), ("--json",)])
-def test_a_text_that_is_no_session_cookie_exits_1_and_says_why(value, reason, options):
+def test_a_text_that_names_no_host_exits_1_and_says_why(value, reason, options):
     done = run(value, *options)
     assert (done.exit_code, done.stdout) == (1, "")
     assert done.stderr.startswith(f"VALUE, of {len(value)} character")
-    assert f"is no session cookie: {reason}; write the value as in Set-Cookie" in done.stderr
+    assert f"names no host: {reason}; write the value as in Set-Cookie" in done.stderr
 
 
-def test_a_text_that_is_no_session_cookie_is_not_shown():
+def test_a_text_that_names_no_host_is_not_shown():
     """It may be another program's secret."""
     done = run(b64("user=7;role=admin"))
     assert done.exit_code == 1
@@ -73,9 +82,23 @@ def test_a_good_address_among_bad_ones_says_which_are_not_used():
     ]
 
 
-def test_addresses_beyond_those_that_clients_read_are_counted():
-    done = run(b64(",".join(["10.0.0.1:80"] * (MAX_HOSTS + 2))))
-    assert done.output.splitlines()[-1] == "not used: the last 2 addresses, as clients read 32 of a cookie"
+def test_an_address_that_is_no_text_is_not_used_and_the_others_are():
+    done = run(base64.b64encode(b"10.0.0.1:80,\xff;c").decode())
+    assert (done.exit_code, done.output.splitlines()) == (
+        0,
+        ["hosts: 10.0.0.1:80, \ufffd", "cluster: c", "not used: \ufffd, as an address is ip:port or unix:path"],
+    )
+
+
+def test_a_text_like_the_one_that_stands_for_no_address_is_not_used():
+    done = run(b64("10.0.0.1:80,(no address);cart"))
+    assert done.output.splitlines()[-1] == "not used: (no address), as an address is ip:port or unix:path"
+
+
+@pytest.mark.parametrize(("beyond", "words"), [(1, "the last address"), (2, "the last 2 addresses")])
+def test_addresses_beyond_those_that_clients_read_are_counted(beyond, words):
+    done = run(b64(",".join(["10.0.0.1:80"] * (MAX_HOSTS + beyond))))
+    assert done.output.splitlines()[-1] == f"not used: {words}, as clients read 32 of a cookie"
 
 
 def test_control_characters_of_a_foreign_cookie_are_escaped():

@@ -13,14 +13,13 @@ from datetime import UTC, datetime
 
 from msgspec import Struct
 
-from trxds.core.plural import plural
-from trxds.session_affinity.cookie import MAX_HOSTS, MAX_SIZE, SessionCookie, decode
+from trxds.session_affinity.cookie import MAX_HOSTS, MAX_SIZE, NO_ADDRESS, SessionCookie, decode
 
 from .call.printable import printable
 
 _UNNAMED = "not named, so the draw of a route with several clusters decides"
 _FORMS = "write the value as in Set-Cookie, without the attributes behind it: base64 of ip:port[,ip:port...];cluster"
-_NO_BASE64 = re.compile(r"[^A-Za-z0-9+/]")
+_NO_BASE64 = re.compile(r"[^A-Za-z0-9+/=]")
 
 
 class ReadCookie(Struct, frozen=True):
@@ -39,30 +38,32 @@ class ReadCookie(Struct, frozen=True):
 def read_cookie(value: str, now: float) -> ReadCookie:
     """Read a cookie's value, or `name=value`, at `now` seconds since 1970.
 
-    `ValueError` says why it is no session cookie, and does not show it: it may be another program's secret.
+    `ValueError` says why it names no host, and does not show it: it may be another program's secret.
     """
     rest = value.partition("=")[2]
     # A value may itself end in =, the padding of base64, and be in quotes.
-    value = rest if rest.strip('="') else value
-    read = decode(value)
-    if read is None or not read.names_host or "\ufffd" in read.addresses:
-        raise ValueError(f"{_why_none(value, read)}; {_FORMS}")
+    start = len(value) - len(rest) if rest.strip('="') else 0
+    read = decode(value[start:])
+    if read is None or not read.names_host:
+        raise ValueError(f"{_why_none(value, start, read)}; {_FORMS}")
     addresses = tuple(read.addresses.split(","))
     hosts = read.hosts  # the first ones, with another text in place of each that is no address
-    unused = tuple(each for number, each in enumerate(addresses) if number >= MAX_HOSTS or each != hosts[number])
+    unused = tuple(each for number, each in enumerate(addresses) if number >= MAX_HOSTS or hosts[number] == NO_ADDRESS)
     return ReadCookie(addresses, read.cluster, read.expires, read.expires >= now, unused)
 
 
-def _why_none(value: str, read: SessionCookie | None) -> str:
-    text = value.strip().strip('"')
+def _why_none(value: str, start: int, read: SessionCookie | None) -> str:
+    text = value[start:].strip().strip('"')
     if not text:
         return "it is empty"
-    if len(value) > MAX_SIZE:
-        return f"it has {len(value)} characters, and clients read {MAX_SIZE} at most"
-    if (wrong := _NO_BASE64.search(text.rstrip("="))) is not None:
+    if len(value) - start > MAX_SIZE:
+        return f"clients read {MAX_SIZE} characters of a value at most"
+    first = value.index(text, start)
+    # In all of the value, whose characters the reader counts.
+    if (wrong := _NO_BASE64.search(value, first, first + len(text))) is not None:
         return f"it is not base64, which has no {wrong[0]!r} (character {wrong.start() + 1})"
     if read is None:
-        return "it is not base64: its length does not fit; is a part of it missing?"
+        return "it is not base64, or a part of it is missing: its length, or the '=' in it, does not fit"
     if "\ufffd" in read.addresses:
         return "it is base64 of bytes that are no text"
     cluster = ", and clients use its cluster alone" if read.cluster else ""
@@ -79,7 +80,8 @@ def as_lines(cookie: ReadCookie) -> Iterator[str]:
     if wrong := cookie.unused[: len(cookie.unused) - beyond]:
         yield f"not used: {_list(wrong)}, as an address is ip:port or unix:path"
     if beyond:
-        yield f"not used: the last {plural(beyond, 'address', 'addresses')}, as clients read {MAX_HOSTS} of a cookie"
+        last = "the last address" if beyond == 1 else f"the last {beyond} addresses"
+        yield f"not used: {last}, as clients read {MAX_HOSTS} of a cookie"
 
 
 def _list(addresses: tuple[str, ...]) -> str:

@@ -331,12 +331,12 @@ def explain(
 def cookie(value: str, as_json: bool) -> None:
     """Print the content of a session cookie's VALUE: hosts, cluster, expiry (A55, A60; Envoy's forms too).
 
-    Exits 1 if it is no session cookie, and says why.
+    Exits 1 if it names no host, and says why.
     """
     try:
         read = read_cookie(value, wall_clock()())
     except ValueError as error:
-        click.echo(f"VALUE, of {plural(len(value), 'character')}, is no session cookie: {error}", err=True)
+        click.echo(f"VALUE, of {plural(len(value), 'character')}, names no host: {error}", err=True)
         sys.exit(1)
     click.echo(json.dumps(as_plain_data(read), indent=1) if as_json else "\n".join(as_lines(read)))
 
