@@ -143,12 +143,14 @@ async def test_a_program_that_wants_a_certificate_is_read_with_the_one_of_the_op
         async with served(address, tls=ours) as url, page(url, "?program=0") as socket:
             assert "hello" in json.loads(await socket.get_message())
         async with served(address, tls=stranger) as url, page(url, "?program=0") as socket:
-            assert (await closed_reason(socket)).startswith(f"{address}: ")
+            its_end = "no state stream there; is it the address of admin=, and does it want a certificate from us?"
+            assert await closed_reason(socket) == f"{address}: {its_end}"
 
 
 async def test_an_address_without_an_admin_surface_is_said_to_the_page():
     async with trxds.testing.serve({}) as server, served(server.address) as url, page(url, "?program=0") as socket:
-        assert await closed_reason(socket) == f"{server.address}: no state stream there; is it the address of admin=?"
+        its_end = "no state stream there; is it the address of admin=, and is --tls missing?"
+        assert await closed_reason(socket) == f"{server.address}: {its_end}"
 
 
 async def test_a_program_that_ends_closes_its_connection_and_no_other():

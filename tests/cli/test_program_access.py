@@ -10,15 +10,19 @@ from functools import partial
 
 import pytest
 import trio
+import trio.testing
 import trustme
 from click.testing import CliRunner
+from support.certificates import Files
 from support.mesh import METHOD, Mesh, ask
 from support.running_program import Shell
 
 import trxds
 import trxds.admin
 from trxds.cli.main import main
-from trxds.cli.running.program import Program, is_address
+from trxds.cli.running.access import Access
+from trxds.cli.running.program import Program, UnreachableError, is_address
+from trxds.cli.tls_options import tls_credentials
 from trxds.transport.connect import TcpNetwork
 
 pytestmark = pytest.mark.slow
@@ -115,6 +119,14 @@ def test_a_certificate_without_its_key_is_a_usage_error(tmp_path, words):
     assert (done.exit_code, "--certificate needs --private-key" in done.stderr) == (2, True)
 
 
+@pytest.mark.parametrize("name", [".x", "é..x", "x" * 300, "."])
+@pytest.mark.parametrize("words", [["ruok", "127.0.0.1:1"], ["call", "127.0.0.1:1", "a.B/C"]])
+def test_a_server_name_that_no_peer_can_have_is_a_usage_error(words, name):
+    done = CliRunner().invoke(main, [*words, "--server-name", name])
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert f"--server-name: no peer can have the name {name!r}; give a DNS name" in done.stderr
+
+
 @pytest.mark.parametrize(
     ("options", "error"),
     [
@@ -187,6 +199,93 @@ def test_a_program_that_cannot_be_reached_says_what_to_do(monkeypatch, address, 
     assert (done.exit_code, done.stderr) == (3, f"{address}: {message}\n")
 
 
+# -- a peer in memory
+
+
+@pytest.fixture
+def peer(monkeypatch):
+    """The other end of the connection to a program."""
+    ours, theirs = trio.testing.memory_stream_pair()
+
+    async def connect(self, address):
+        return ours
+
+    monkeypatch.setattr(TcpNetwork, "connect", connect)
+    return theirs
+
+
+@pytest.fixture
+def files(tmp_path):
+    return Files(tmp_path, "shop.example")
+
+
+def trusting(files, server_name=""):
+    return Access(tls=tls_credentials(files.path("roots"), None, None, server_name))
+
+
+async def accepted(peer, files):
+    """The peer's end of TLS, after the handshake."""
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(*files.paths("server-cert", "server-key"))
+    stream = trio.SSLStream(peer, context, server_side=True)
+    await stream.do_handshake()
+    return stream
+
+
+async def test_a_name_of_the_address_that_no_peer_can_have_is_no_connection(peer, files):
+    with pytest.raises(
+        UnreachableError, match=r"^\.x:9901: TLS as '\.x': no peer can have that name; give its name by"
+    ):
+        await Program(".x:9901", trusting(files)).connect()
+    with trio.fail_after(60):
+        assert await peer.receive_some() == b"", "the connection is closed"
+
+
+@pytest.mark.parametrize(("address", "server_name"), [("127.0.0.1:9901", "shop.example."), ("shop.example.:9901", "")])
+async def test_the_dot_at_the_end_of_a_complete_name_has_not_to_be_proved(peer, files, nursery, address, server_name):
+    nursery.start_soon(accepted, peer, files)
+    async with await Program(address, trusting(files, server_name)).connect() as stream:
+        assert isinstance(stream, trio.SSLStream)
+
+
+async def test_a_handshake_that_takes_long_leaves_no_connection(peer, files, autojump_clock):
+    with pytest.raises(UnreachableError, match="no connection within 5 s"):
+        await Program("shop.example:9901", trusting(files)).connect()
+    with trio.fail_after(60):
+        while await peer.receive_some():
+            pass  # the hello, then the end
+
+
+async def test_files_that_are_gone_are_not_taken_for_a_program_that_does_not_run(peer, files):
+    its = Program("shop.example:9901", trusting(files))
+    (files.folder / "roots.pem").unlink()
+    with pytest.raises(
+        UnreachableError, match=r"^shop\.example:9901: cannot read the roots .*: No such file or directory$"
+    ):
+        await its.connect()
+
+
+async def test_an_answer_over_tls_that_is_no_http_is_told_from_none(peer, files, nursery):
+    async def serve():
+        stream = await accepted(peer, files)
+        await stream.receive_some()
+        await stream.send_all(bytes([0, 0, 0, 4, 0, 0, 0, 0, 0]))  # SETTINGS, as a server of gRPC sends them
+
+    nursery.start_soon(serve)
+    with pytest.raises(UnreachableError) as unreachable:
+        async with Program("shop.example:9901", trusting(files)).ask():
+            pass
+    its_end = "what listens there speaks no HTTP/1.1; is it the address of admin=?"
+    assert str(unreachable.value) == f"shop.example:9901: {its_end}"
+
+
+async def test_a_peer_that_closes_before_the_request_is_told_in_words(peer):
+    await peer.aclose()
+    with pytest.raises(UnreachableError, match=r"^shop\.example:9901: what listens there speaks no HTTP/1\.1; "):
+        async with Program("shop.example:9901").ask():
+            pass
+
+
 # -- another version
 
 
@@ -247,4 +346,4 @@ async def test_an_explanation_of_another_version_has_no_answer():
 
 
 def test_a_program_does_not_show_its_token():
-    assert "secret" not in repr(Program("127.0.0.1:1", trxds.cli.running.access.Access("secret-secret-secret")))
+    assert "secret" not in repr(Program("127.0.0.1:1", Access("secret-secret-secret")))

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import click
+import trio
 
 import trxds
 from trxds.transport.certificates import CertificateFiles, client_context
 from trxds.transport.spiffe import is_spiffe_id
+from trxds.transport.tls import client_stream
 from trxds.transport.transport_credentials import Tls
 
 from .parameters import in_options
@@ -46,6 +49,8 @@ def tls_credentials(roots: str | None, certificate: str | None, private_key: str
         raise click.UsageError(
             "--server-name: a SPIFFE ID is proved by a bundle map, which no option names; give a DNS name"
         )
+    if server_name:
+        _check_name(server_name)
     if certificate and not private_key:
         raise click.UsageError("--certificate needs --private-key, the file of its key")
     if private_key and not certificate:
@@ -59,6 +64,13 @@ def tls_credentials(roots: str | None, certificate: str | None, private_key: str
         return trxds.tls(roots=roots, certificate=certificate, private_key=private_key, server_name=server_name)
     except ValueError as error:
         raise click.UsageError(in_options(str(error))) from None
+
+
+def _check_name(server_name: str) -> None:
+    try:
+        client_stream(cast("trio.abc.Stream", None), ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), server_name)
+    except ValueError:
+        raise click.UsageError(f"--server-name: no peer can have the name {server_name!r}; give a DNS name") from None
 
 
 def _check_files(options: str, files: CertificateFiles) -> None:

@@ -86,9 +86,8 @@ class TlsNetwork:
 
     def _stream(self, below: BelowTls, context: ssl.SSLContext, address: str) -> trio.SSLStream[trio.abc.Stream]:
         try:
-            # `https_compatible`: HTTPS servers close without close_notify, and HTTP/2 itself detects a cut-off stream.
-            return trio.SSLStream(below, context, server_hostname=self._server_name, https_compatible=True)
-        except (ValueError, TypeError, ssl.SSLError):  # TypeError for a NUL
+            return client_stream(below, context, self._server_name)
+        except ValueError:
             # The name may be of a resource, which nobody has checked as a host name.
             text = f"TLS with {address}: no peer can have the name {str(self._server_name)[:_MAX_SHOWN]!r}"
             remedy = "correct the target or server_name, or the sni of the cluster or the hostname of the endpoint"
@@ -122,6 +121,17 @@ class TlsNetwork:
         except UnicodeDecodeError:  # an authority may sign whatever it is given
             return "a name in the peer's certificate is no UTF-8; the peer needs a new one"
         return self._approve(certificate)
+
+
+def client_stream(
+    transport: trio.abc.Stream, context: ssl.SSLContext, server_name: str | None
+) -> trio.SSLStream[trio.abc.Stream]:
+    """Return a client's stream, before its handshake. `ValueError` says that no peer can have the name."""
+    try:
+        # `https_compatible`: HTTPS servers close without close_notify, and HTTP itself detects a cut-off stream.
+        return trio.SSLStream(transport, context, server_hostname=server_name, https_compatible=True)
+    except (TypeError, ssl.SSLError) as error:  # TypeError for a NUL
+        raise ValueError(str(error)) from error
 
 
 def credentials_network(network: Network, credentials: Credentials, name: str) -> Network:

@@ -38,7 +38,7 @@ from trxds.admin.replay_stream import ReplayStream
 from trxds.admin.server import AdminConnections, page_url
 
 from .access import Access
-from .program import Program, UnreachableError, is_address
+from .program import Program, UnreachableError, access_doubt, is_address
 
 _MAX_MESSAGE_SIZE = 256 * 1024 * 1024  # bytes of a program's message; the snapshot of a large mesh has tens of millions
 _MAX_REASON = 120  # bytes of a WebSocket's close reason, by RFC 6455 at most 123
@@ -147,7 +147,7 @@ async def _connect(page: WebSocketConnection, program: Program) -> None:
     except* UnreachableError as errors:
         problem = str(_leaf(errors))
     except* (HandshakeError, h11.ProtocolError, trio.TooSlowError) as errors:  # by the library's reader, in the nursery
-        problem = f"{program.address}: {_refusal(_leaf(errors), program.access)}"
+        problem = f"{program.address}: {_refusal(_leaf(errors), program.access, stream)}"
     if problem:
         await page.aclose(_TRY_AGAIN, _cut(problem))
 
@@ -166,11 +166,11 @@ def _leaf(error: BaseException) -> BaseException:
     return _leaf(error.exceptions[0]) if isinstance(error, BaseExceptionGroup) else error
 
 
-def _refusal(error: BaseException, access: Access) -> str:
+def _refusal(error: BaseException, access: Access, stream: trio.abc.Stream) -> str:
     if isinstance(error, ConnectionRejected):
         # The program's own words are about its page.
         return access.refusal if error.status_code == 401 else f"HTTP {error.status_code}"
-    return "no state stream there; is it the address of admin=?"
+    return f"no state stream there; is it the address of admin=, and {access_doubt(stream)}?"
 
 
 async def _hand_on(source: WebSocketConnection, target: WebSocketConnection, until: trio.CancelScope) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import socket
+import ssl
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
@@ -20,7 +21,7 @@ from trxds.core.json_parse import parse_json
 from trxds.core.metadata import as_text
 from trxds.transport.certificates import CertificateFiles, client_context
 from trxds.transport.connect import TcpNetwork, connect_error, connect_reason
-from trxds.transport.tls import certificate_doubt, server_name_of, tls_cause, verify_remedy
+from trxds.transport.tls import certificate_doubt, client_stream, server_name_of, tls_cause, verify_remedy
 from trxds.transport.transport_credentials import Tls
 
 from .access import Access
@@ -98,16 +99,21 @@ class Program:
                 raise UnreachableError(
                     f"{self.address}: no answer within {_TIMEOUT:g} s; is the program busy?"
                 ) from None
-            except (trio.BrokenResourceError, h11.ProtocolError, UnreachableError) as error:
+            except (h11.ProtocolError, UnreachableError) as error:
                 raise UnreachableError(f"{self.address}: {error}") from error
             yield answer
 
     async def connect(self) -> trio.abc.Stream:
         """Return a connection to the program's admin surface. Raises `UnreachableError`."""
         try:
+            # Before the connection, which would be useless without it; the files may have gone since `live` began.
+            context = None if self.access.tls is None else _tls_context(self.access.tls)
+        except OSError as error:
+            raise UnreachableError(f"{self.address}: {error}") from error
+        try:
             with trio.fail_after(_TIMEOUT):
-                stream = await TcpNetwork().connect(self.address)
-                return stream if self.access.tls is None else await self._encrypted(stream, self.access.tls)
+                transport = await TcpNetwork().connect(self.address)
+                return transport if context is None else await self._encrypted(transport, context)
         except trio.TooSlowError:
             raise UnreachableError(
                 f"{self.address}: no connection within {_TIMEOUT:g} s; {_remedy(self.address, None)}"
@@ -117,19 +123,37 @@ class Program:
             text = f"{connect_reason(cause)}; {_remedy(self.address, cause)}"
             raise UnreachableError(f"{self.address}: {text}") from error
 
-    async def _encrypted(self, transport: trio.abc.Stream, tls: Tls) -> trio.abc.Stream:
-        assert isinstance(tls.source, CertificateFiles)
-        context = client_context(tls.source)
-        context.set_alpn_protocols([])  # this is HTTP/1.1, and a server of gRPC alone would end the handshake for it
-        name = tls.server_name or server_name_of(self.address)
-        stream = trio.SSLStream(transport, context, server_hostname=name, https_compatible=True)
+    async def _encrypted(self, transport: trio.abc.Stream, context: ssl.SSLContext) -> trio.abc.Stream:
+        written = self.access.tls.server_name if self.access.tls is not None else ""
+        name = (written or server_name_of(self.address)).removesuffix(".")  # RFC 6066 §3: the SNI has no trailing dot
         try:
+            stream = client_stream(transport, context, name)
             await stream.do_handshake()
-        except trio.BrokenResourceError as error:
+        except BaseException as error:
             await trio.aclose_forcefully(transport)
-            reason = tls_cause(error) + verify_remedy(error.__cause__, context)
+            match error:
+                case ValueError():
+                    reason = "no peer can have that name; give its name by --server-name"
+                case trio.BrokenResourceError():
+                    reason = tls_cause(error) + verify_remedy(error.__cause__, context)
+                case _:
+                    raise
             raise UnreachableError(f"{self.address}: TLS as {name!r}: {reason}") from error
         return stream
+
+
+def _tls_context(tls: Tls) -> ssl.SSLContext:
+    assert isinstance(tls.source, CertificateFiles)
+    context = client_context(tls.source)
+    context.set_alpn_protocols([])  # this is HTTP/1.1, and a server of gRPC alone would end the handshake for it
+    return context
+
+
+def access_doubt(stream: trio.abc.Stream) -> str:
+    """Return the question, without its mark, about a peer that ended this connection without an answer."""
+    if not isinstance(stream, trio.SSLStream):
+        return "is --tls missing"
+    return f"does it {certificate_doubt(stream.context)}"
 
 
 def _remedy(address: str, error: BaseException | None) -> str:
@@ -160,12 +184,16 @@ class HttpResponse:
         self._http = h11.Connection(h11.CLIENT)
         self._lines = bytearray()
         self._lost: BaseException | None = None  # why the connection was lost
+        self._was_answered = False
 
     async def begin(self, target: str, access: Access) -> None:
         token = [("authorization", f"Bearer {access.token}")] if access.token else []
         headers = [("host", "localhost"), *token]
         request = self._http.send(h11.Request(method="GET", target=target, headers=headers))
-        await self._stream.send_all((request or b"") + (self._http.send(h11.EndOfMessage()) or b""))
+        try:
+            await self._stream.send_all((request or b"") + (self._http.send(h11.EndOfMessage()) or b""))
+        except trio.BrokenResourceError as error:
+            self._lost = error  # the peer may have said why
         response = await self._event()
         if not isinstance(response, h11.Response):
             raise UnreachableError(self._no_http())
@@ -180,10 +208,13 @@ class HttpResponse:
 
     def _no_http(self) -> str:
         """Return what the end of the connection, or the first bytes, say of what listens there."""
-        if isinstance(self._stream, trio.SSLStream):
+        is_tls, doubt = isinstance(self._stream, trio.SSLStream), access_doubt(self._stream)
+        if is_tls and not self._was_answered:
             reason = tls_cause(self._lost) if self._lost is not None else "the connection has ended without an answer"
-            return f"{reason}; does it {certificate_doubt(self._stream.context)}?"
-        return "what listens there speaks no HTTP/1.1; is it the address of admin=, and is --tls missing?"
+            return f"{reason}; {doubt}?"
+        return (
+            f"what listens there speaks no HTTP/1.1; is it the address of admin={'' if is_tls else f', and {doubt}'}?"
+        )
 
     def __aiter__(self) -> HttpResponse:
         return self
@@ -212,12 +243,14 @@ class HttpResponse:
         return line
 
     async def _event(self) -> Any:
-        """Return the next HTTP event; None if the connection was lost."""
+        """Return the next HTTP event; None if the connection was lost, or what came is no HTTP/1.1."""
         try:
             while (event := self._http.next_event()) is h11.NEED_DATA:
-                self._http.receive_data(bytes(await self._stream.receive_some(65536)))
+                data = bytes(await self._stream.receive_some(65536))
+                self._was_answered = self._was_answered or bool(data)
+                self._http.receive_data(data)
         except trio.BrokenResourceError as error:
-            self._lost = error
+            self._lost = self._lost or error
             return None
         except h11.RemoteProtocolError:
             return None
