@@ -22,8 +22,11 @@ F = TypeVar("F", bound=Callable[..., Any])
 _FILE = click.Path(exists=True, dir_okay=False)
 
 
-def tls_options(peer: str) -> Callable[[F], F]:
-    """Add --roots, --certificate, --private-key and --server-name; `peer` is what proves its name: "hosts prove"."""
+def tls_options(peer: str, default: str) -> Callable[[F], F]:
+    """Add --roots, --certificate, --private-key and --server-name.
+
+    `peer` is what proves its name: "hosts prove"; `default` is the name that it proves otherwise: "the target's".
+    """
 
     def add(command: F) -> F:
         for option in (
@@ -31,7 +34,7 @@ def tls_options(peer: str) -> Callable[[F], F]:
                 "--server-name",
                 default="",
                 metavar="NAME",
-                help=f"The name that {peer} by TLS, if it is not the address's.",
+                help=f"The name that {peer} by TLS, if it is not {default}.",
             ),
             click.option("--private-key", type=_FILE, help="PEM file of its key."),
             click.option("--certificate", type=_FILE, help="PEM file of the client's certificate, for mutual TLS."),

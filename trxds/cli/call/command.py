@@ -110,9 +110,10 @@ _FILE = click.Path(exists=True, dir_okay=False)
     "--credentials",
     "way",
     type=click.Choice(["insecure", "tls", "xds"]),
-    help="How hosts are reached; xds lets the control plane decide.  [default: insecure, or tls with one of the next]",
+    help="How hosts are reached; xds lets the control plane decide.  "
+    "[default: insecure, or tls with --roots, --certificate or --server-name]",
 )
-@tls_options("hosts prove")
+@tls_options("hosts prove", "the target's")
 @click.option(
     "--max-receive-size", type=click.IntRange(min=1), metavar="BYTES", help="The largest reply.  [default: 4 MiB]"
 )

@@ -59,12 +59,13 @@ def access_options(command: Callable[..., None]) -> Callable[..., None]:
         tls = tls_credentials(*files) if has_tls or any(files) else None
         command(*arguments, access=Access(token, tls), **options)
 
-    added = tls_options("the program proves")(with_access)
+    added = tls_options("the program proves", "the address's")(with_access)
     added = click.option(
         "--tls",
         "has_tls",
         is_flag=True,
-        help="Reach the program by TLS, as its Admin(tls=...) wants.  [default: with one of the next]",
+        help="Reach the program by TLS, as its Admin(tls=...) wants.  "
+        "[implied by --roots, --certificate and --server-name]",
     )(added)
     return click.option(
         "--token",
