@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Callable
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 import click
-import trio
 
 import trxds
 from trxds.transport.certificates import CertificateFiles, client_context
 from trxds.transport.spiffe import is_spiffe_id
-from trxds.transport.tls import client_stream
 from trxds.transport.transport_credentials import Tls
 
 from .parameters import in_options
@@ -71,8 +69,9 @@ def tls_credentials(roots: str | None, certificate: str | None, private_key: str
 
 def _check_name(server_name: str) -> None:
     try:
-        client_stream(cast("trio.abc.Stream", None), ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), server_name)
-    except ValueError:
+        # As a connection will, which would take such a name for a peer that cannot be reached.
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).wrap_bio(ssl.MemoryBIO(), ssl.MemoryBIO(), server_hostname=server_name)
+    except (ValueError, TypeError, ssl.SSLError):  # TypeError for a NUL
         raise click.UsageError(f"--server-name: no peer can have the name {server_name!r}; give a DNS name") from None
 
 

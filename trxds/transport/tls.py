@@ -86,7 +86,7 @@ class TlsNetwork:
 
     def _stream(self, below: BelowTls, context: ssl.SSLContext, address: str) -> trio.SSLStream[trio.abc.Stream]:
         try:
-            return client_stream(below, context, self._server_name)
+            return tls_stream(below, context, self._server_name)
         except ValueError:
             # The name may be of a resource, which nobody has checked as a host name.
             text = f"TLS with {address}: no peer can have the name {str(self._server_name)[:_MAX_SHOWN]!r}"
@@ -123,7 +123,7 @@ class TlsNetwork:
         return self._approve(certificate)
 
 
-def client_stream(
+def tls_stream(
     transport: trio.abc.Stream, context: ssl.SSLContext, server_name: str | None
 ) -> trio.SSLStream[trio.abc.Stream]:
     """Return a client's stream, before its handshake. `ValueError` says that no peer can have the name."""

@@ -21,7 +21,7 @@ from trxds.core.json_parse import parse_json
 from trxds.core.metadata import as_text
 from trxds.transport.certificates import CertificateFiles, client_context
 from trxds.transport.connect import TcpNetwork, connect_error, connect_reason
-from trxds.transport.tls import certificate_doubt, client_stream, server_name_of, tls_cause, verify_remedy
+from trxds.transport.tls import certificate_doubt, server_name_of, tls_cause, tls_stream, verify_remedy
 from trxds.transport.transport_credentials import Tls
 
 from .access import Access
@@ -127,7 +127,7 @@ class Program:
         written = self.access.tls.server_name if self.access.tls is not None else ""
         name = (written or server_name_of(self.address)).removesuffix(".")  # RFC 6066 §3: the SNI has no trailing dot
         try:
-            stream = client_stream(transport, context, name)
+            stream = tls_stream(transport, context, name)
             await stream.do_handshake()
         except BaseException as error:
             await trio.aclose_forcefully(transport)
