@@ -21,7 +21,7 @@ GO_NAMES = ["grpc-go"] if GO else []
 
 def output(script: str, *options: str) -> str:
     command = [sys.executable, str(HERE / script), *options]
-    return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, timeout=110).stdout
+    return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, timeout=280).stdout
 
 
 def quick(part: str, folder: Path) -> tuple[str, Any]:
