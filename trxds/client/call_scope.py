@@ -22,9 +22,9 @@ _GRACE = 0.1
 class CallScope:
     """A `CallScope` ends the waits of one call at its deadline, in seconds on Trio's clock, or at its channel's end.
 
-    `status` is the call's, in its only place: None until its end is known, and then it stays, unless it is an OK whose
-    message cannot be read. `str(waiting_for)` is
-    named in the message of DEADLINE_EXCEEDED. `error` makes the caller's exception of a status.
+    `status` is the call's, in its only place: None until its end is known. Then it stays, unless it is an OK whose
+    message cannot be read. `str(waiting_for)` is named in the message of DEADLINE_EXCEEDED. `error` makes the caller's
+    exception of a status.
     """
 
     __slots__ = ("_lifecycle", "_scopes", "deadline", "error", "path", "started", "status", "waiting_for")

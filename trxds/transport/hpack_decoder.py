@@ -27,7 +27,7 @@ _MAX_HUFFMAN_BITS = 30  # of one byte (RFC 7541, appendix B)
 # a byte of a list takes. By default the sum is 147,456: 18,432 indexed fields (5 ms), 9,216 literal ones that do not
 # enter the table (8 ms), 4,608 that do (6 ms), or 117,965 bytes of Huffman code at 1¼ each (16 ms). 64 KiB of JSON
 # are within it, whose Huffman code may be 1.66 times as long.
-_MAX_DROP_COST = 64 * 1024
+_EXTRA_COST = 64 * 1024
 _INDEXED_COST = 8
 _LITERAL_COST = 16
 _INSERTED_COST = 32
@@ -100,7 +100,7 @@ class BoundedDecoder(Decoder):
     def _decode(self, data: bytes) -> list[tuple[bytes, bytes]]:
         table, most = self.header_table, self.max_header_list_size
         fields: list[tuple[bytes, bytes]] = []
-        budget = most + _MAX_DROP_COST
+        budget = most + _EXTRA_COST
         size = position = 0
         while position < len(data):
             first = data[position]
