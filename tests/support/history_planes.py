@@ -122,11 +122,12 @@ class Plane:
 
 async def until_free(listen: Callable[[], Awaitable[T]]) -> T:
     """Call `listen` until the listener before has left the address."""
-    while True:
-        try:
-            return await listen()
-        except OSError:
-            await trio.sleep(0.001)
+    with trio.fail_after(60):
+        while True:
+            try:
+                return await listen()
+            except OSError:
+                await trio.sleep(0.001)
 
 
 def is_listening(server: Server) -> bool:
