@@ -65,7 +65,7 @@ async def serve(
 
     Raises:
         ValueError: Other machines can reach the address, and there is neither a token nor client certificates.
-        OSError: Nobody can listen there.
+        OSError: The server cannot listen at the address.
     """
     admin = address if isinstance(address, Admin) else Admin(address)
     if admin.tls is not None:

@@ -84,7 +84,7 @@ class Call(ResponseStream[Res], Generic[Req, Res]):
 
         The one reply of a method that does not stream is returned when the status has arrived too; another number of
         replies is UNIMPLEMENTED (statuscodes.md). Always a checkpoint, with one exception: a message that has already
-        arrived costs a test for cancellation, and a full checkpoint, which notices deadlines, only if the last one was
+        arrived costs a check for cancellation, and a full checkpoint, which notices deadlines, only if the last one was
         64 messages or 1 ms ago.
         """
         rpc = self._rpc

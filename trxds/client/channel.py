@@ -147,13 +147,15 @@ class Channel(CallerMethodFactory):
             max: The largest number of sessions. Beyond that the least recently used one ends, but never one that is in
                 use.
             idle: A session that has not been used for so many seconds ends; with None, never.
-            when_full: If all `max` sessions are in use, another user waits, or fails with RESOURCE_EXHAUSTED.
+            when_full: If all `max` sessions are in use, another user waits ("wait"), or gets `RpcError` with
+                RESOURCE_EXHAUSTED ("fail").
             wait_for_first: As in `session`.
             first_within: As in `session`, in seconds.
             require: As in `session`.
 
         Raises:
-            ValueError: `max` is below 1, `idle` or `first_within` is no number of seconds, or `when_full` is another.
+            ValueError: `max` is below 1, `idle` or `first_within` is no number of seconds, or `when_full` is neither
+                "wait" nor "fail".
             trio.ClosedResourceError: The channel is closed.
         """
         self._state.lifecycle.check_open()
@@ -177,7 +179,7 @@ class Channel(CallerMethodFactory):
             tolerance: A host may have so much more than its fair share, rounded up; 0.1 is 10 %.
 
         Raises:
-            ValueError: A number makes no sense.
+            ValueError: A number is out of range.
             trio.ClosedResourceError: The channel is closed.
         """
         self._state.lifecycle.check_open()

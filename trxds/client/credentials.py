@@ -52,7 +52,7 @@ def tls(
     HTTP/2 by ALPN.
 
     Args:
-        context: One for clients; its ALPN protocols become "h2" alone.
+        context: An `ssl.SSLContext` for clients; its ALPN protocols become "h2" alone.
         roots: The certificates to trust. The system's by default.
         certificate: The client's own certificate, for mutual TLS.
         private_key: Its key, which must not be encrypted.
@@ -66,11 +66,11 @@ def tls(
             Python 3.13.
 
     Raises:
-        ValueError: The context is for servers, there are a context and files, `roots` and `spiffe_bundle_map`, one of
-            `certificate` and `private_key` without the other, content that cannot be used, an interval that is no
-            number of seconds, or a version that HTTP/2 forbids.
+        ValueError: The context is for servers; arguments exclude each other (a context and files, `roots` and
+            `spiffe_bundle_map`); `certificate` or `private_key` is given without the other; their content cannot be
+            used; the interval is no number of seconds; or HTTP/2 forbids the version.
         TypeError: An argument has another type.
-        RuntimeError: There is a `spiffe_bundle_map`, and this Python cannot check hosts by it.
+        RuntimeError: There is a `spiffe_bundle_map`, and this Python, older than 3.13, cannot check hosts by it.
     """
     files = (roots, certificate, private_key, crls, spiffe_bundle_map)
     if context is not None:

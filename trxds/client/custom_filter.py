@@ -59,7 +59,7 @@ class FilterType:
     resource (NACK). It gets the fields of an `xds.type.v3.TypedStruct`, or of udpa's, as a mapping. With `message`, the
     class of a protobuf message of that name, it gets such a message; a TypedStruct is converted. Without `parse` that
     mapping or message is the settings. Settings are compared: give them an `==`. They must not refer to the channel,
-    which would stay in memory after it is closed. With `override=None` a resource that overrides the filter is rejected.
+    which would stay in memory after it is closed. With `override=None` a resource that overrides it is rejected.
     """
 
     make: MakeFilter

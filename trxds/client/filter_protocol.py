@@ -44,7 +44,7 @@ class FilterCall:
         return message
 
     def on_trailers(self, status: Status, metadata: Metadata) -> Metadata | Iterable[tuple[str, Value]]:
-        """Return the trailing metadata that the caller gets: behind the last message, or when a `send` fails.
+        """Return the trailing metadata that the caller gets: after the last message, or when a `send` fails.
 
         This is not called if the client has ended the call: by its deadline or `cancel`, say, or by leaving it.
         """
@@ -73,7 +73,7 @@ class Filter(Protocol):
         """Decide about an RPC before its pick. Synchronous.
 
         A filter may replace `call.metadata`, switch `call.cluster` to another one of the route (A60), and set
-        `call.override`. The route stays, also if it matched the old metadata (A39).
+        `call.override`. The route stays, even if it would not match the new metadata (A39).
         """
 
 

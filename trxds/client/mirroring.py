@@ -61,7 +61,7 @@ class Mirroring:
     A copy is a second call with the same request. A method with side effects has them twice.
 
     Args:
-        max_calls: So many copies may be under way at a time; more are dropped.
+        max_calls: The largest number of copies under way at a time; more are dropped.
         max_bytes: All copies together may hold so many bytes of requests. A copy that needs more is dropped, or ends.
         timeout: A copy ends after so many seconds, and with the call's deadline if that is earlier.
         credentials: Send call credentials with copies, and the metadata `authorization`.

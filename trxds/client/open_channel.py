@@ -129,7 +129,7 @@ async def open_channel(
         max_metadata_size: The largest headers, or trailers, of a response, in bytes as HTTP/2 counts them (name, value
             and 32 for each field); 64 KiB by default. Larger ones end their call with RESOURCE_EXHAUSTED.
         max_call_attempts: The largest number of attempts at a call, the first included, where the control plane or the
-            service config allows more (A6); 5 by default. 1 is no retry by a policy and no hedging; a call that no
+            service config allows more (A6); 5 by default. With 1 no policy retries or hedges a call; a call that no
             server has processed is still sent again.
         max_read_delay: The longest time, in seconds, that a busy connection waits to read several responses, or several
             messages of a fast stream, at once (rounded up to whole milliseconds); 0.003 by default. That saves half of
@@ -144,10 +144,10 @@ async def open_channel(
             default; None is never.
         max_connection_age: After so many seconds (give or take a tenth) a connection to a host is replaced: another one
             is made first, calls that are under way end on the old one, and DNS is asked again. None is never.
-        max_connection_age_grace: So many seconds after that the calls that are still under way there end with
+        max_connection_age_grace: The seconds that calls have to end on the old connection; after that they end with
             UNAVAILABLE. None lets them end by themselves.
         max_connections_per_subchannel_cap: The largest number of connections to one host, whatever the control plane or
-            the service config allows (A105); 10 by default. Without their word there is one.
+            the service config allows (A105); 10 by default. If neither sets a number, there is one.
         spread_within: On a new channel the first call of a session waits until all hosts have connected or failed, at
             most so many seconds after the first is READY, so that sessions do not all stay on that one; 0.2 by default
             (`docs/sessions.md`). 0 is no wait.
@@ -181,7 +181,7 @@ async def open_channel(
         TypeError: Another argument is of the wrong type.
         BootstrapError: The bootstrap is missing or wrong.
         RuntimeError: The caller runs outside of Trio; asyncio programs use `trxds.aio`.
-        OSError: Nobody can listen at `admin`.
+        OSError: The channel cannot listen at `admin`.
     """
     check_in_trio("trxds.open_channel", "use trxds.aio.open_channel", "use trxds.sync.open_channel")
     # The environment is about real hosts, and a network of a test has none.

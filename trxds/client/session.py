@@ -196,8 +196,8 @@ class SessionPool:
         has no session of the user.
 
         If all of the pool's sessions are in use, it waits for one of them, in the order of arrival, or raises
-        `RpcError` with RESOURCE_EXHAUSTED, as `Channel.sessions` was told to. Raises `trio.ClosedResourceError` once
-        the pool's block is over. Entering is always a checkpoint, and leaving is none.
+        `RpcError` with RESOURCE_EXHAUSTED, as `when_full` of `Channel.sessions` says. Raises
+        `trio.ClosedResourceError` once the pool's block is over. Entering is always a checkpoint, and leaving is none.
         """
         imported = self._state.sessions.read(token, key)
         del token, key  # credentials: no traceback of what follows has them

@@ -202,7 +202,7 @@ class AttemptObserver:
     def no_host(self, backend: str) -> None:
         """A pick found no host in the cluster `backend`: a leaf, if the route's cluster is an aggregate (A89).
 
-        Of several such picks in a row for one cluster the first is told.
+        Of several such picks in a row for one cluster only the first is reported.
         """
 
     def delayed(self, why: str) -> None:

@@ -92,11 +92,11 @@ class Explanation(Struct, frozen=True):
     """The way of an RPC: a `chosen` route or a `refusal`. `str` shows it line by line.
 
     A refusal that `may_change` depends on the state of the configuration: an RPC that waits for ready waits for another
-    one. `filters` are the decisions of the HTTP filters, in the order in which they run, up to one that ends the RPC;
-    `faults` and `sessions` are those of the fault and the session filters, which may choose another cluster than
-    `chosen` has. `steps` are the policies that the RPC passes, from the root of the tree to its `outcome`. `unsticky`
-    says why no session filter takes part, if the RPC has a session or a cookie. `stale` says which resources are from
-    the cache on disk, because no control plane has answered.
+    configuration. `filters` are the decisions of the HTTP filters, in the order in which they run, up to one that ends
+    the RPC; `faults` and `sessions` are those of the fault and the session filters, which may choose another cluster
+    than `chosen` has. `steps` are the policies that the RPC passes, from the root of the tree to its `outcome`.
+    `unsticky` says why no session filter takes part, if the RPC has a session or a cookie. `stale` says which resources
+    are from the cache on disk, because no control plane has answered.
     """
 
     method: str
