@@ -172,7 +172,8 @@ def xds_setup(
         what = "bootstrap, policies, cache_dir and http_filters are the xDS client's when it is shared"
         raise ValueError(f"{what}; give them to open_xds_client")
     elif mirroring and not xds._mirroring:
-        raise ValueError("mirroring: the shared xDS client ignores mirror policies; open_xds_client(mirroring=True)")
+        text = "mirroring: the shared xDS client ignores mirror policies; open it by open_xds_client(mirroring=True)"
+        raise ValueError(text)
     else:
         xds._check_open()
         shared = xds
