@@ -47,7 +47,9 @@ class TestByValues:
         policy = RetryPolicy(POLICY.codes, 4, 9.0, 3.0)
         assert RetryState(policy, Random(1)).next_delay(UNAVAILABLE, EMPTY) == pytest.approx(3, rel=0.2)
 
-    @pytest.mark.parametrize(("text", "delay"), [("250", 0.25), ("+5", 0.005), (str(2**31 - 1), 2147483.647)])
+    @pytest.mark.parametrize(
+        ("text", "delay"), [("250", 0.25), ("+5", 0.005), ("-0", 0.0), (str(2**31 - 1), 2147483.647)]
+    )
     def test_a_pushback_sets_the_retry_delay(self, text, delay):
         assert RetryState(POLICY, Random(1)).next_delay(UNAVAILABLE, pushback(text)) == delay
 

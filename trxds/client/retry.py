@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import dataclass, field
 from random import Random
 from typing import NamedTuple
@@ -18,7 +19,7 @@ from .retry_throttle import RetryThrottle
 
 _PUSHBACK = "grpc-retry-pushback-ms"
 _MAX_PUSHBACK = 2**31 - 1  # milliseconds: a signed 32-bit number (A6)
-_MAX_PUSHBACK_DIGITS = 10  # a limit for int(), which is quadratic in them
+_INTEGER = re.compile(r"[+-]?[0-9]{1,10}")  # with a limit for int(), which is quadratic in the digits
 
 
 class PendingRetry(NamedTuple):
@@ -80,8 +81,9 @@ def pushback(trailing: Metadata) -> float | None:
         return None
     # A6: a value that is no number of milliseconds means that no further attempt may be made. Several are none either.
     text = texts[0] if len(texts) == 1 else ""
-    is_delay = isinstance(text, str) and text.removeprefix("+").isdecimal() and len(text) <= _MAX_PUSHBACK_DIGITS
-    return int(text) / 1000 if is_delay and int(text) <= _MAX_PUSHBACK else math.inf
+    # A number may have a sign, and -0 is 0, as for C-core, grpc-go and grpc-java.
+    milliseconds = int(text) if isinstance(text, str) and _INTEGER.fullmatch(text) else -1
+    return milliseconds / 1000 if 0 <= milliseconds <= _MAX_PUSHBACK else math.inf
 
 
 def may_repeat(retryable: bool, delay: float | None, throttle: RetryThrottle | None) -> bool:
