@@ -100,9 +100,9 @@ class JsonNode:
             return default
         return self.value
 
-    def boolean(self, default: bool) -> bool:
-        """Return the boolean; `default` if it is absent, or, with a problem, another value."""
-        return self.value if isinstance(self.value, bool) else self._type_error(default, "true or false")
+    def boolean(self) -> bool:
+        """Return the boolean; False if it is absent, or, with a problem, another value."""
+        return self.value if isinstance(self.value, bool) else self._type_error(False, "true or false")
 
     def number(self, default: float) -> float:
         """Return the number, which may be in a string, as protobuf's JSON allows."""

@@ -182,7 +182,7 @@ def _parse_round_robin(node: JsonNode, experiments: Experiments) -> RoundRobin:
 
 
 def _parse_pick_first(node: JsonNode, experiments: Experiments) -> PickFirst:
-    return PickFirst(node.member("shuffleAddressList").boolean(False))
+    return PickFirst(node.member("shuffleAddressList").boolean())
 
 
 def _parse_ring_hash(node: JsonNode, experiments: Experiments) -> RingHash:
@@ -218,7 +218,7 @@ def _parse_weighted_round_robin(node: JsonNode, experiments: Experiments) -> Cli
     factor = penalty.number(1.0)
     if factor < 0:
         penalty.error("must not be less than 0")
-    out_of_band = node.member("enableOobLoadReport").boolean(False)
+    out_of_band = node.member("enableOobLoadReport").boolean()
     period = node.member("oobReportingPeriod").duration(10.0)
     return ClientSideWeightedRoundRobin(
         node.member("blackoutPeriod").duration(10.0),

@@ -69,7 +69,7 @@ def parse_method_config(node: JsonNode) -> MethodConfig:
         hedging.error("is set beside retryPolicy; a method may have only one of them")
     return MethodConfig(
         timeout.duration(0.0) if timeout.value is not None else None,
-        ready.boolean(False) if ready.value is not None else None,
+        ready.boolean() if ready.value is not None else None,
         _size(node.member("maxRequestMessageBytes")),
         _size(node.member("maxResponseMessageBytes")),
         parse_retry_policy(retry) if retry.has_object() else None,

@@ -170,7 +170,7 @@ def _affinity(node: JsonNode) -> CookieAffinity | None:
     """
     if not node.has_object():
         return None
-    cookie, strict = node.member("cookie"), node.member("strict").boolean(False)
+    cookie, strict = node.member("cookie"), node.member("strict").boolean()
     # Not "off", which it would be from a control plane: nobody writes the field for no session.
     if cookie.value is None:
         cookie.error('is missing; write for example {"name": "session", "path": "/", "ttl": "3600s"}')

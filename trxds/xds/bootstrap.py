@@ -307,5 +307,5 @@ def _authority(name: str, node: JsonNode) -> Authority:
     return Authority(
         listener_template=text,
         servers=_servers(servers) if servers.value not in (None, []) else (),
-        fallback_on_reachability_only=node.member("fallback_on_reachability_only").boolean(False),
+        fallback_on_reachability_only=node.member("fallback_on_reachability_only").boolean(),
     )
