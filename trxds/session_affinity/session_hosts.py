@@ -11,7 +11,10 @@ from . import cookie
 
 
 class CookieKey(NamedTuple):
-    """The name and path by which the cookies of a session differ; `path` is empty for a session header."""
+    """The name and path by which the cookies of a session differ.
+
+    `path` is empty for a session header, and for a cookie without a path: all requests have both.
+    """
 
     name: str
     path: str
