@@ -8,7 +8,7 @@ from functools import partial, wraps
 from typing import Any, Literal, ParamSpec, TypeVar
 
 import trxds
-from trxds.client.call_protocol import Pairs
+from trxds.core.metadata import Pairs
 from trxds.portal import hand_over as portal
 from trxds.portal.hand_over import channel_thread, run_sync
 from trxds.portal.views import ChannelView

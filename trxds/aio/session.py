@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from functools import partial
 
 import trxds
-from trxds.client.call_protocol import Pairs
+from trxds.core.metadata import Pairs
 from trxds.portal.hand_over import run_sync
 from trxds.portal.views import BoundCallsView, SessionPoolView, SessionView
 from trxds.session_affinity.session_token import Key

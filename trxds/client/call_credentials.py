@@ -18,7 +18,7 @@ from trxds.core import metadata as md
 from trxds.core.arguments import check_callable
 from trxds.core.error_text import error_text
 from trxds.core.failed_cleanup import log_errors
-from trxds.core.metadata import Headers, Value
+from trxds.core.metadata import Headers, Pairs
 from trxds.core.status import RpcError, Status, StatusCode, rewrite_illegal_status, unavailable
 from trxds.transport.health_watch import WatchedHost
 
@@ -36,7 +36,6 @@ class AuthContext(Struct, frozen=True):
     method: str
 
 
-Pairs: TypeAlias = Iterable[tuple[str, Value]]
 GiveMetadata: TypeAlias = Callable[[AuthContext], Pairs | Awaitable[Pairs]]
 
 

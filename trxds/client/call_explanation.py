@@ -12,7 +12,7 @@ import trio
 from msgspec import structs
 
 from trxds.core import metadata as md
-from trxds.core.metadata import Metadata
+from trxds.core.metadata import Metadata, Pairs
 from trxds.core.random_copies import RandomCopies
 from trxds.lb.child_policy import TreeNode
 from trxds.lb.pick import PickArgs, Trace
@@ -20,7 +20,6 @@ from trxds.lb.pick_explanation import explain_pick
 from trxds.resolver.config_selector import Selector
 from trxds.resolver.route_explanation import Explanation
 
-from .call_protocol import Pairs
 from .call_scope import CallScope
 from .channel_state import ChannelState
 from .filter_protocol import ExplainableFilter

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable
-from typing import Protocol, TypeAlias, TypedDict, TypeVar
+from collections.abc import AsyncIterator
+from typing import Protocol, TypedDict, TypeVar
 
-from trxds.core.metadata import Metadata, Value
+from trxds.core.metadata import Metadata, Pairs
 from trxds.core.status import Status
 from trxds.transport.compression import Compression
 
@@ -13,7 +13,6 @@ from .call_credentials import CallCredentials
 
 Req_contra = TypeVar("Req_contra", contravariant=True)
 Res_co = TypeVar("Res_co", covariant=True)
-Pairs: TypeAlias = Iterable[tuple[str, Value]]
 
 
 class CallOptions(TypedDict, total=False):

@@ -9,6 +9,7 @@ from typing import Literal
 import trio
 
 from trxds.core.connectivity import Connectivity
+from trxds.core.metadata import Pairs
 from trxds.core.observe import Observer
 from trxds.resolver.route_explanation import Explanation
 from trxds.session_affinity.session_token import Key, SessionTokenError
@@ -17,7 +18,6 @@ from trxds.transport.pool import SubchannelPool
 from .admin_view import AdminView
 from .background_services import run_with_services
 from .call_explanation import explain_call
-from .call_protocol import Pairs
 from .channel_state import ChannelState
 from .hosts import HostIterator
 from .interceptors import Interceptor

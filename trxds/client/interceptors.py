@@ -22,12 +22,12 @@ import trio
 
 from trxds.core import metadata as md
 from trxds.core.arguments import check_callable, check_type
-from trxds.core.metadata import Metadata
+from trxds.core.metadata import Metadata, Pairs
 from trxds.core.status import CANCELLED, OK, RpcError, Status
 from trxds.transport.compression import Compression
 
 from .call_credentials import CallCredentials
-from .call_protocol import CallProtocol, Pairs, ResponseStream
+from .call_protocol import CallProtocol, ResponseStream
 
 Req = TypeVar("Req")
 Res = TypeVar("Res")

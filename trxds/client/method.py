@@ -14,13 +14,14 @@ import trio
 
 from trxds.core import metadata as md
 from trxds.core.arguments import check_type
+from trxds.core.metadata import Pairs
 from trxds.core.status import OK, RpcError, Status
 from trxds.transport.compression import Compression, parse_encoding
 from trxds.transport.response import NO_REPLY, SECOND_REPLY
 
 from .call import Call, has_arrived_message
 from .call_credentials import CallCredentials
-from .call_protocol import CallOptions, CallProtocol, Pairs
+from .call_protocol import CallOptions, CallProtocol
 from .channel_state import ChannelState
 from .completed_call import CompletedCall
 from .hosts import Host

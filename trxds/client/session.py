@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Hashable, Mapping, Sequence
 from contextlib import asynccontextmanager
 
+from trxds.core.metadata import Pairs
 from trxds.lb.override_host.repin_reason import RepinReason
 from trxds.resolver.route_explanation import Explanation
 from trxds.session_affinity.session_events import SessionDraining
@@ -12,7 +13,6 @@ from trxds.session_affinity.session_hosts import CookieKey, SessionHost
 from trxds.session_affinity.session_token import Key, SessionTokenError
 
 from .call_explanation import explain_call
-from .call_protocol import Pairs
 from .channel_state import ChannelState
 from .interceptors import Interceptor
 from .move import BoundSession, move_session

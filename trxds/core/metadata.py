@@ -13,6 +13,7 @@ from typing import Any, TypeAlias, overload
 from urllib.parse import quote, unquote_to_bytes
 
 Value: TypeAlias = str | bytes
+Pairs: TypeAlias = Iterable[tuple[str, Value]]
 Headers: TypeAlias = list[tuple[bytes, bytes]]
 
 _NOT_IN_KEY = re.compile(r"[^0-9a-z_.\-]")

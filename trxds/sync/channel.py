@@ -9,7 +9,7 @@ from functools import partial, wraps
 from typing import Any, Literal, ParamSpec, TypeVar
 
 import trxds
-from trxds.client.call_protocol import Pairs
+from trxds.core.metadata import Pairs
 from trxds.portal.hand_over import channel_thread, run_sync
 from trxds.portal.views import ChannelView
 from trxds.session_affinity.session_token import Key
