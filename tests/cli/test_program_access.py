@@ -124,7 +124,7 @@ def test_a_certificate_without_its_key_is_a_usage_error(tmp_path, words):
 def test_a_server_name_that_no_peer_can_have_is_a_usage_error(words, name):
     done = CliRunner().invoke(main, [*words, "--server-name", name])
     assert (done.exit_code, done.stdout) == (2, "")
-    assert f"--server-name: no peer can have the name {name!r}; give a DNS name" in done.stderr
+    assert f"--server-name {name!r} is no name that a peer can have; give a DNS name" in done.stderr
 
 
 @pytest.mark.parametrize(

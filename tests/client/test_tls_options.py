@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import ssl
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -97,6 +98,19 @@ def test_an_interval_that_is_no_number_of_seconds_is_an_error_at_once(interval) 
 def test_a_server_name_that_is_no_text_is_an_error_at_once(name) -> None:
     with pytest.raises(TypeError, match=f"server_name is the text of a name, .* not {type(name).__name__}"):
         trxds.tls(server_name=name)
+
+
+@pytest.mark.parametrize("name", [".x", "a..b", ".", "x" * 64, "a\0b"])
+def test_a_server_name_that_no_peer_can_have_is_an_error_at_once(name) -> None:
+    remedy = re.escape(f"server_name {name!r} is no name that a peer can have; give a DNS name or an IP address")
+    for context in (None, ssl.create_default_context()):
+        with pytest.raises(ValueError, match=remedy):
+            trxds.tls(context, server_name=name)
+
+
+@pytest.mark.parametrize("name", ["", "shop.example", "shop.example.", "10.0.0.1", "::1", "bücher.example"])
+def test_a_server_name_may_be_a_dns_name_or_an_ip_address(name) -> None:
+    assert trxds.tls(server_name=name).server_name == name
 
 
 @pytest.mark.parametrize("roots", [b"", b"/etc/ca.pem", b"\x30\x82"])

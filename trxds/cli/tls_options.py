@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ssl
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -50,8 +49,6 @@ def tls_credentials(roots: str | None, certificate: str | None, private_key: str
         raise click.UsageError(
             "--server-name: a SPIFFE ID is proved by a bundle map, which no option names; give a DNS name"
         )
-    if server_name:
-        _check_name(server_name)
     if certificate and not private_key:
         raise click.UsageError("--certificate needs --private-key, the file of its key")
     if private_key and not certificate:
@@ -65,14 +62,6 @@ def tls_credentials(roots: str | None, certificate: str | None, private_key: str
         return trxds.tls(roots=roots, certificate=certificate, private_key=private_key, server_name=server_name)
     except ValueError as error:
         raise click.UsageError(in_options(str(error))) from None
-
-
-def _check_name(server_name: str) -> None:
-    try:
-        # As a connection will, which would take such a name for a peer that cannot be reached.
-        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).wrap_bio(ssl.MemoryBIO(), ssl.MemoryBIO(), server_hostname=server_name)
-    except (ValueError, TypeError, ssl.SSLError):  # TypeError for a NUL
-        raise click.UsageError(f"--server-name: no peer can have the name {server_name!r}; give a DNS name") from None
 
 
 def _check_files(options: str, files: CertificateFiles) -> None:

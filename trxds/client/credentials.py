@@ -13,6 +13,7 @@ from trxds.core.arguments import check_number, check_type
 from trxds.transport.certificates import MIN_VERSION, REFRESH_INTERVAL, CertificateFiles, client_context, ssl_reason
 from trxds.transport.file_content import FileContent, FileSource
 from trxds.transport.spiffe import is_spiffe_id, parse_spiffe_id, why_unsupported
+from trxds.transport.tls import is_peer_name
 from trxds.transport.transport_credentials import INSECURE, Credentials, Insecure, Tls
 
 Path: TypeAlias = str | os.PathLike[str]
@@ -68,7 +69,7 @@ def tls(
     Raises:
         ValueError: The context is for servers; arguments exclude each other (a context and files, `roots` and
             `spiffe_bundle_map`); `certificate` or `private_key` is given without the other; their content cannot be
-            used; the interval is no number of seconds; or HTTP/2 forbids the version.
+            used; the interval is no number of seconds; no peer can have the name; or HTTP/2 forbids the version.
         TypeError: An argument has another type.
         RuntimeError: There is a `spiffe_bundle_map`, and this Python, older than 3.13, cannot check hosts by it.
     """
@@ -126,6 +127,9 @@ def _checked_name(name: str, spiffe_bundle_map: object) -> str:
         parse_spiffe_id(name)
         if spiffe_bundle_map is None:
             raise ValueError(f"server_name {name!r} is a SPIFFE ID, which needs a spiffe_bundle_map; give both")
+    # A connection would take such a name for a host that cannot be reached.
+    elif name and not is_peer_name(name):
+        raise ValueError(f"server_name {name!r} is no name that a peer can have; give a DNS name or an IP address")
     return name
 
 

@@ -134,6 +134,16 @@ def tls_stream(
         raise ValueError(str(error)) from error
 
 
+def is_peer_name(name: str) -> bool:
+    """Return whether a peer can have that name: `tls_stream` refuses any other."""
+    try:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.wrap_bio(ssl.MemoryBIO(), ssl.MemoryBIO(), server_hostname=name.removesuffix("."))
+    except (ValueError, TypeError, ssl.SSLError):  # TypeError for a NUL
+        return False
+    return True
+
+
 def credentials_network(network: Network, credentials: Credentials, name: str) -> Network:
     """Return the network over which these credentials reach a peer that has this name."""
     match credentials:
