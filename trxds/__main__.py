@@ -1,5 +1,5 @@
 """`python -m trxds` is the command `trxds`."""
 
-from .cli.main import main
+from .cli.entry import main
 
 main()
