@@ -112,15 +112,26 @@ async def test_nobody_reads_the_programs_without_the_token_or_from_another_site(
 
 
 async def closed_reason(socket):
+    """What the page shows: the close reason, or in its place the words before it, which may be longer."""
+    told = {}
     with trio.fail_after(60), pytest.raises(ConnectionClosed) as closed:
         while True:
-            await socket.get_message()
-    return closed.value.reason.reason
+            told = json.loads(await socket.get_message())
+    reason = closed.value.reason.reason
+    assert len(reason.encode()) <= 120 and told.get("lost", reason).startswith(reason)
+    return told.get("lost", reason)
 
 
 async def test_a_program_that_does_not_run_is_said_to_the_page():
     async with served("cart=127.0.0.1:1") as url, page(url, "?program=0") as socket:
         assert "127.0.0.1:1: Connection refused; does the program run" in await closed_reason(socket)
+
+
+async def test_the_page_hears_the_remedy_at_the_end_of_a_long_reason():
+    address = f"unix:/{'a' * 60}.sock"
+    async with served(address) as url, page(url, "?program=0") as socket:
+        remedy = f'No such file or directory; does the program run, with open_channel(..., admin="{address}")?'
+        assert await closed_reason(socket) == f"{address}: {remedy}"
 
 
 async def test_a_program_that_wants_another_token_is_said_to_the_page():

@@ -1,4 +1,4 @@
-// The page's pure parts: what it makes of messages, and where it draws things. `tests/admin/page/test_page_parts.py` runs this.
+// The page's parts without a document: what it makes of messages, and where it draws things. `tests/admin/page/test_page_parts.py` runs this.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -343,4 +343,55 @@ test("a snapshot of one program leaves the rows of the others", () => {
   const snapshot = (key) => ({ number: 1, snapshot: { sessions: { [key]: session() } } });
   for (const [program, key] of [["a", "x/1"], ["b", "x/1"], ["a", "x/2"]]) page.take(model, page.ofProgram(program, snapshot(key)), 0, program);
   assert.deepEqual(keys(model, "sessions").sort(), ["a: x/2", "b: x/1"]);
+});
+
+// A link whose sockets are ours: `happens` tells the last one of an event.
+function fakeLink() {
+  const states = [];
+  let socket = null;
+  class FakeWebSocket {
+    constructor() {
+      socket = this;
+      this.handlers = {};
+    }
+    addEventListener(name, handler) {
+      this.handlers[name] = handler;
+    }
+  }
+  Object.assign(page, { URL, WebSocket: FakeWebSocket, location: { href: "http://127.0.0.1/" }, setTimeout: () => {} });
+  const link = new page.FeedLink({ token: "", program: 0, message: () => {}, state: (...told) => states.push(told) });
+  link.open();
+  return { link, states, happens: (name, event = {}) => socket.handlers[name]?.(event) };
+}
+
+const data = (message) => ({ data: JSON.stringify(message) });
+
+test("a reason that is longer than a close reason is shown as a whole", () => {
+  const { states, happens } = fakeLink();
+  happens("open");
+  happens("message", data({ lost: "cart.sock: Connection refused; does the program run?" }));
+  happens("close", { reason: "cart.sock: Conn" });
+  assert.deepEqual(states.at(-1), ["lost", "cart.sock: Connection refused; does the program run?"]);
+});
+
+test("the reason of one socket is not shown for the next one", () => {
+  const { link, states, happens } = fakeLink();
+  happens("message", data({ lost: "Connection refused" }));
+  happens("close", { reason: "Connection" });
+  link.open();
+  happens("close", { reason: "the program has ended" });
+  assert.deepEqual(states.at(-1), ["lost", "the program has ended"]);
+});
+
+test("a program is live with its first message, for a relay opens the socket before it has the program", () => {
+  const { link, states, happens } = fakeLink();
+  happens("open");
+  happens("message", data({ lost: "Connection refused" }));
+  assert.deepEqual(states, [["connecting", ""]]);
+  happens("close", { reason: "" });
+  link.open();
+  happens("open");
+  happens("message", data({ hello: {} }));
+  happens("message", data({ changes: [] }));
+  assert.deepEqual(states.map(([state]) => state), ["connecting", "lost", "live"]);
 });

@@ -7,14 +7,14 @@ pace themselves by its acknowledgements. The page always needs a token: a unix s
 loopback is open to all users of the machine.
 
     GET /state               a WebSocket with the programs' names: {"programs": ["cart", "billing"]}
-    GET /state?program=0     a WebSocket that is the first program's own
+    GET /state?program=0     a WebSocket that is the first program's own; {"lost": WHY} for one that is not reached
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 
 import h11
@@ -149,6 +149,9 @@ async def _connect(page: WebSocketConnection, program: Program) -> None:
     except* (HandshakeError, h11.ProtocolError, trio.TooSlowError) as errors:  # by the library's reader, in the nursery
         problem = f"{program.address}: {_refusal(_leaf(errors), program.access, stream)}"
     if problem:
+        with suppress(ConnectionClosed):
+            # A close reason has no room for all of it, and the remedy is at its end.
+            await page.send_message(json.dumps({"lost": problem}))
         await page.aclose(_TRY_AGAIN, _cut(problem))
 
 

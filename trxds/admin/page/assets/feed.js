@@ -12,6 +12,7 @@ class FeedLink {
     this.state = state; // told "connecting", "live", "lost"
     this.tries = 0;
     this.socket = null;
+    this.why = ""; // the socket will be lost
   }
 
   open() {
@@ -21,18 +22,26 @@ class FeedLink {
     url.hash = "";
     url.search = this.program === null ? "" : `?program=${this.program}`;
     this.socket = new WebSocket(url, this.token ? [PROTOCOL, `token.${this.token}`] : [PROTOCOL]);
+    let isLive = false; // a relay opens the socket before it has the program
+    this.why = "";
     this.socket.addEventListener("message", (event) => {
+      const message = JSON.parse(event.data);
+      if (message.lost) {
+        this.why = message.lost; // the close reason of a WebSocket has no room for it
+        return;
+      }
+      if (!isLive) this.state("live", "");
+      isLive = true;
       this.tries = 0;
-      this.message(JSON.parse(event.data));
+      this.message(message);
     });
-    this.socket.addEventListener("open", () => this.state("live", ""));
     this.socket.addEventListener("close", (event) => this.closed(event));
   }
 
   closed(event) {
     const wait = AGAIN[Math.min(this.tries, AGAIN.length - 1)];
     this.tries += 1;
-    this.state("lost", event.reason || "the program has gone, or does not let this page in");
+    this.state("lost", this.why || event.reason || "the program has gone, or does not let this page in");
     setTimeout(() => this.open(), wait * 1000);
   }
 
