@@ -75,15 +75,43 @@ def test_all_problems_of_a_resource_file_are_reported_in_order() -> None:
     text = f"""\
     - '@type': {CLUSTER}
       name: 5
-    - '@type': type.googleapis.com/envoy.config.cluster.v3.Clutter
+    - '@type': type.googleapis.com/envoy.config.clutter.v3.Clatter
     - name: b
     - 7
     """
     assert problems_of(text) == [
         "line 2: name: is '5'; write a string, in quotes if it looks like something else",
-        "line 3: @type: unknown type 'type.googleapis.com/envoy.config.cluster.v3.Clutter'",
+        "line 3: @type: unknown type 'type.googleapis.com/envoy.config.clutter.v3.Clatter'",
         "line 4: '@type' is missing",
         "line 5: must be a mapping with '@type'",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("written", "near"),
+    [
+        ("envoy.config.cluster.v3.Clutter", "envoy.config.cluster.v3.Cluster"),
+        ("envoy.api.v2.Listener", "envoy.config.listener.v3.Listener"),
+        ("envoy.config.route.v3.RouteConfig", "envoy.config.route.v3.RouteConfiguration"),
+        ("envoy.extensions.filters.http.HttpFault", "envoy.extensions.filters.http.fault.v3.HTTPFault"),
+    ],
+)
+def test_a_type_that_nobody_knows_is_named_with_the_one_that_it_is_like(written: str, near: str) -> None:
+    prefix = "type.googleapis.com"
+    assert problems_of(f"- '@type': {prefix}/{written}\n  name: a\n") == [
+        f"line 1: @type: unknown type '{prefix}/{written}'; did you mean '{prefix}/{near}'?"
+    ]
+
+
+def test_a_type_that_is_like_another_in_its_package_only_is_no_mistake_for_it() -> None:
+    # No package has this one, so no other test can have brought it.
+    unknown = "type.googleapis.com/envoy.extensions.filters.http.corsair.v3.Corsair"
+    assert problems_of(f"- '@type': {unknown}\n") == [f"line 1: @type: unknown type '{unknown}'"]
+
+
+def test_a_type_without_its_prefix_is_written_with_it_in_the_problem() -> None:
+    assert problems_of("- '@type': envoy.config.cluster.v3.Cluster\n  name: a\n") == [
+        "line 1: the @type has no prefix; write 'type.googleapis.com/envoy.config.cluster.v3.Cluster'"
     ]
 
 

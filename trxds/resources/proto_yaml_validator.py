@@ -7,16 +7,21 @@ the message's descriptor, and uses the parser for single values only.
 from __future__ import annotations
 
 import difflib
+import sys
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 import yaml
 from google.protobuf import descriptor_pool, json_format, message_factory
-from google.protobuf.descriptor import Descriptor, FieldDescriptor
+from google.protobuf.descriptor import Descriptor, FieldDescriptor, FileDescriptor
 from msgspec import Struct
 
 PARSE_ERRORS = (json_format.ParseError, ValueError, TypeError, AttributeError, LookupError, ArithmeticError)
 """The errors of `json_format.ParseDict`; all but the first leak out of it."""
+
+
+_IN_RESOURCES = ("envoy.config.", "envoy.extensions.", "xds.", "udpa.")  # packages of what a resource may have
+_NEAR = 0.75  # of 1: how far a name is like the one that was meant
 
 
 class Problem(Struct, frozen=True, order=True):
@@ -76,7 +81,8 @@ class ProtoValidator:
             yield place.below("@type", each).problem(f"is already set on line {kind.start_mark.line + 1}")
         message = find_message(str(kind.value), self._pool)
         if message is None:
-            yield place.below("@type", kind).problem(f"unknown type {kind.value!r}")
+            near = _near_type(str(kind.value)) if self._pool is None else ""
+            yield place.below("@type", kind).problem(f"unknown type {kind.value!r}{near}")
         elif _is_plain(message):
             yield from self.message(place, message, skip="@type")
         elif not (values := _members(place.node, "value")):
@@ -171,6 +177,26 @@ def find_message(type_url: str, pool: descriptor_pool.DescriptorPool | None = No
         return (pool or descriptor_pool.Default()).FindMessageTypeByName(type_url.rpartition("/")[2])
     except KeyError:
         return None
+
+
+def _near_type(type_url: str) -> str:
+    """Return the question whether another type was meant; empty if none of the imported messages is like it.
+
+    Packages are much alike, and Envoy has many types that trxds does not know: the message's own name has to be near.
+    """
+    prefix, slash, name = type_url.rpartition("/")
+    modules = [module for path, module in list(sys.modules.items()) if path.endswith("_pb2")]
+    files = [module.DESCRIPTOR for module in modules if isinstance(module.DESCRIPTOR, FileDescriptor)]
+    messages = [each.full_name for file in files for each in file.message_types_by_name.values()]
+    known = [each for each in messages if each.startswith(_IN_RESOURCES)]
+    near = difflib.get_close_matches(_own_name(name), {_own_name(each) for each in known}, n=1, cutoff=_NEAR)
+    best = difflib.get_close_matches(name, [each for each in known if _own_name(each) in near], n=1, cutoff=0.0)
+    return f"; did you mean {prefix + slash + best[0]!r}?" if best else ""
+
+
+def _own_name(full_name: str) -> str:
+    """Return a message's name without its package, in small letters."""
+    return full_name.rpartition(".")[2].lower()
 
 
 def _refusal(place: YamlNode, message: Descriptor, value: Any, field: FieldDescriptor | None) -> Iterable[Problem]:

@@ -15,7 +15,7 @@ import yaml
 
 from .missing_references import ReadResource, find_missing_references
 from .proto_yaml_validator import Problem, ProtoValidator, YamlNode, repeated_keys
-from .protos import from_json
+from .protos import TYPE_PREFIX, from_json
 from .types import RESOURCE_TYPES, ParseContext
 
 MAX_NODES = 1_000_000
@@ -168,7 +168,9 @@ def _list_in(document: yaml.Node | None) -> yaml.SequenceNode | None:
 
 def _identity(place: YamlNode, value: dict[str, Any], lines: dict[tuple[str, str], int]) -> Iterator[Problem]:
     """Check that a resource has a type that xDS serves by name, and a name of its own."""
-    if value["@type"] not in RESOURCE_TYPES:
+    if (written := f"{TYPE_PREFIX}{value['@type']}") in RESOURCE_TYPES:
+        yield place.problem(f"the @type has no prefix; write {written!r}")
+    elif value["@type"] not in RESOURCE_TYPES:
         served = ", ".join(sorted(url.rpartition("/")[2] for url in RESOURCE_TYPES))
         yield place.problem(f"{value['@type']} is no resource of its own; there are {served}")
     elif not _key(value)[1]:
