@@ -1,4 +1,4 @@
-"""Commands with a channel of their own leave the program's cache on disk alone, which its bootstrap names."""
+"""Commands with a channel of their own: they leave the program's cache on disk alone, and miss a forgotten scheme."""
 
 import json
 
@@ -9,7 +9,7 @@ from support.mesh import METHOD, PLANE, Mesh
 from trxds import BootstrapError
 from trxds.cli.explain import explain_call
 from trxds.cli.main import main
-from trxds.cli.own_bootstrap import own_bootstrap
+from trxds.cli.own_bootstrap import own_bootstrap, xds_advice
 from trxds.testing import resources as xds
 
 
@@ -43,3 +43,28 @@ def test_a_bootstrap_that_no_target_needs_stays_as_it_is():
 def test_a_bad_bootstrap_is_an_error():
     with pytest.raises(BootstrapError, match="xds_servers"):
         own_bootstrap("xds:///shop", "{}")
+
+
+@pytest.fixture
+def no_bootstrap(monkeypatch):
+    for name in ("GRPC_XDS_BOOTSTRAP", "GRPC_XDS_BOOTSTRAP_CONFIG"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.mark.parametrize("command", [["explain", "TARGET", METHOD, "--settle", "0"], ["call", "TARGET"]])
+def test_a_name_that_dns_does_not_know_may_be_the_control_planes(no_bootstrap, monkeypatch, command):
+    target = "s" * 64  # longer than a label, so no DNS server is asked
+    command = [target if each == "TARGET" else each for each in command]
+    advice = f"{target} is a name for DNS; if the control plane of the bootstrap has it, write xds:///{target}\n"
+    assert advice not in CliRunner().invoke(main, command).stderr
+    monkeypatch.setenv("GRPC_XDS_BOOTSTRAP_CONFIG", "{}")
+    assert CliRunner().invoke(main, command).stderr.endswith(advice)
+
+
+@pytest.mark.parametrize("target", ["xds:///shop", "dns:///shop", "shop:443", "unix:/run/shop", "127.0.0.1:1"])
+def test_a_target_with_a_scheme_or_a_port_is_meant_as_it_stands(no_bootstrap, target):
+    assert xds_advice(target, "bootstrap.json") == ""
+
+
+def test_without_a_bootstrap_no_control_plane_is_meant(no_bootstrap):
+    assert xds_advice("shop", None) == ""

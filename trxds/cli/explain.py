@@ -20,7 +20,7 @@ from trxds.resolver.route_explanation import Explanation
 from trxds.transport.connect import Network
 
 from .exit_codes import FAILURE, SUCCESS
-from .own_bootstrap import own_bootstrap
+from .own_bootstrap import own_bootstrap, xds_advice
 from .running.program import Program, UnreachableError
 
 _BAD = (PickFailed.__name__, PickDropped.__name__)
@@ -103,14 +103,25 @@ async def explain_call(
         return explanation
 
 
-async def show_explanation(as_json: bool, *arguments: Any) -> int:
+async def show_explanation(
+    as_json: bool,
+    target: str,
+    method: str,
+    metadata: Iterable[tuple[str, str | bytes]],
+    bootstrap: BootstrapSource,
+    *arguments: Any,
+) -> int:
     """Print the explanation of `explain_call` with these arguments; return the exit code."""
     try:
-        explanation = await explain_call(*arguments)
+        explanation = await explain_call(target, method, metadata, bootstrap, *arguments)
     except trxds.RpcError as error:
         raise UnreachableError(str(error)) from error
     click.echo(json.dumps(explanation.as_data(), indent=1) if as_json else str(explanation))
-    return SUCCESS if has_destination(explanation) else FAILURE
+    if has_destination(explanation):
+        return SUCCESS
+    if advice := xds_advice(target, bootstrap):
+        click.echo(advice, err=True)
+    return FAILURE
 
 
 async def show_in_program(

@@ -13,7 +13,7 @@ from msgspec import Struct
 import trxds
 from trxds import BootstrapError, RpcError, SessionTokenError
 from trxds.cli.exit_codes import SUCCESS, UNREACHABLE, USAGE
-from trxds.cli.own_bootstrap import own_bootstrap
+from trxds.cli.own_bootstrap import own_bootstrap, xds_advice
 from trxds.cli.parameters import in_options
 from trxds.client.method import checked_path
 from trxds.server.protos import REFLECTION_PATHS
@@ -56,15 +56,22 @@ async def run_plan(plan: Plan, output: Output) -> int:
     if plan.schema is not None and plan.action != "call":
         return await _show(plan, plan.schema, output)  # files say it, so nobody needs to be asked
     async with _open(plan) as channel:
-        try:
-            return await _run_on(channel, plan, output)
-        except ReflectionFailedError as error:
-            explanation = None
-            if plan.calls.is_explained is not False:
-                explanation = await channel.explain(error.path, plan.calls.metadata)
-            output.failure(error.error, [], explanation)
-            output.note(f"This was server reflection, which tells the types of the call. Without it, {REMEDY}.")
-            return error.code
+        code = await _answer(channel, plan, output)
+    if code == UNREACHABLE and (advice := xds_advice(plan.target, plan.options.get("bootstrap"))):
+        output.note(advice)
+    return code
+
+
+async def _answer(channel: trxds.Channel, plan: Plan, output: Output) -> int:
+    try:
+        return await _run_on(channel, plan, output)
+    except ReflectionFailedError as error:
+        explanation = None
+        if plan.calls.is_explained is not False:
+            explanation = await channel.explain(error.path, plan.calls.metadata)
+        output.failure(error.error, [], explanation)
+        output.note(f"This was server reflection, which tells the types of the call. Without it, {REMEDY}.")
+        return error.code
 
 
 async def _run_on(channel: trxds.Channel, plan: Plan, output: Output) -> int:
