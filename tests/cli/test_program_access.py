@@ -169,6 +169,13 @@ def test_a_port_that_there_is_not_is_no_address(text):
     assert not is_address(text)
 
 
+def test_the_url_of_the_page_is_no_address():
+    """DNS would be blamed for it."""
+    done = CliRunner().invoke(main, ["ruok", "http://127.0.0.1:9901"])
+    assert done.exit_code == 2
+    assert "'http://127.0.0.1:9901' is not unix:/path or host:port, as in 127.0.0.1:9901" in done.stderr
+
+
 @pytest.mark.parametrize(
     ("address", "error", "message"),
     [

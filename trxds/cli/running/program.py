@@ -40,7 +40,7 @@ def is_address(text: str) -> bool:
     host, _, port = text.rpartition(":")
     if text.startswith("unix:"):
         return len(text) > len("unix:")
-    return bool(host) and port.isdecimal() and len(port) <= 5 and int(port) <= 65535
+    return bool(host) and "/" not in host and port.isdecimal() and len(port) <= 5 and int(port) <= 65535
 
 
 class UnreachableError(Exception):
