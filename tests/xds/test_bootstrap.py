@@ -123,6 +123,16 @@ def test_a_document_in_the_place_of_its_path_is_not_shown(before: str) -> None:
     )
 
 
+@pytest.mark.parametrize("text", ["bootstrap.json", "'{}'", '"{}"', "[]"])
+def test_a_path_or_a_quoted_document_in_the_place_of_a_document_is_no_mistake_in_its_json(text: str) -> None:
+    with pytest.raises(BootstrapError) as caught:
+        load({"GRPC_XDS_BOOTSTRAP_CONFIG": text})
+    assert str(caught.value) == (
+        "GRPC_XDS_BOOTSTRAP_CONFIG is no JSON object, which begins with a brace and has no quotes around it; "
+        "put the path of a file into GRPC_XDS_BOOTSTRAP"
+    )
+
+
 def test_a_file_that_is_no_text_is_named(tmp_path: Path) -> None:
     path = tmp_path / "binary.json"
     path.write_bytes(b"\xff\xfe\x00")

@@ -121,6 +121,9 @@ def load(environ: Mapping[str, str]) -> Bootstrap:
             raise BootstrapError(f"{FILE_VARIABLE} is JSON text, and not a path; put it into {INLINE_VARIABLE}")
         return read(path, source=f"bootstrap file {path} (from {FILE_VARIABLE})")
     if text := environ.get(INLINE_VARIABLE):
+        if not text.lstrip().startswith("{"):  # a path, or the quotes of a shell, which others than shells keep
+            reason = "is no JSON object, which begins with a brace and has no quotes around it"
+            raise BootstrapError(f"{INLINE_VARIABLE} {reason}; put the path of a file into {FILE_VARIABLE}")
         return parse(text, source=INLINE_VARIABLE)
     raise BootstrapError(
         f"no xDS bootstrap: set {FILE_VARIABLE} to the path of a bootstrap file or {INLINE_VARIABLE} to its text, "
