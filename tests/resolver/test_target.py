@@ -97,6 +97,7 @@ def test_known_addresses_have_the_authority_of_the_first_and_sockets_are_localho
         ("unix-abstract://run/cart", "a name after // begins with a slash; write unix-abstract:NAME"),
         ("unix-abstract:cart%00", "a socket's path or name has no NUL; leave %00 out"),
         ("https://cart", "unknown scheme 'https'; trxds knows xds, dns, ipv4, ipv6, unix, unix-abstract"),
+        ("https://cart", "; a target is no URL: write host:port"),
         ("xdss:///cart", "unknown scheme 'xdss'"),
     ],
 )

@@ -56,7 +56,8 @@ def parse_non_xds_target(target: str) -> NonXdsTarget | None:
             return _KINDS[scheme](target, rest)
         if rest.startswith("//"):
             known = ", ".join((XDS, *_KINDS))
-            raise _TargetError(f"unknown scheme {scheme!r}; trxds knows {known}, and those in resolvers=")
+            remedy = "; a target is no URL: write host:port" if scheme in ("http", "https") else ""
+            raise _TargetError(f"unknown scheme {scheme!r}; trxds knows {known}, and those in resolvers={remedy}")
         # naming.md: a target without a known scheme is a DNS name; "host:port" only looks as if it had a scheme.
         return _dns(target, f"///{target}")
     except _TargetError as mistake:
