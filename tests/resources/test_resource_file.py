@@ -103,6 +103,11 @@ def test_a_type_that_nobody_knows_is_named_with_the_one_that_it_is_like(written:
     ]
 
 
+def test_a_tab_before_a_field_has_its_remedy() -> None:
+    (found,) = problems_of(f"- '@type': {CLUSTER}\n\tname: a\n")
+    assert found.startswith("line 2: no valid YAML: ") and found.endswith("; indent with spaces")
+
+
 def test_a_type_that_is_like_another_in_its_package_only_is_no_mistake_for_it() -> None:
     # No package has this one, so no other test can have brought it.
     unknown = "type.googleapis.com/envoy.extensions.filters.http.corsair.v3.Corsair"

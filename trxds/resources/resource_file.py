@@ -44,7 +44,8 @@ def read_resource_file(text: str, clients: ParseContext | None = None) -> Resour
         return _read(_Loader(text), clients)
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 1
-        return ResourceFile(problems=(Problem(line, "", f"no valid YAML: {error.problem}"),))
+        remedy = "; indent with spaces" if error.problem and "'\\t'" in error.problem else ""
+        return ResourceFile(problems=(Problem(line, "", f"no valid YAML: {error.problem}{remedy}"),))
     # A thousand brackets fit into one line of YAML.
     except RecursionError:
         return ResourceFile(problems=(Problem(1, "", "too many lists and mappings inside of each other"),))
