@@ -17,7 +17,7 @@ from support.ports import needs_ipv6
 from trio.testing import wait_all_tasks_blocked
 
 import trxds
-from trxds.cli.control_plane import ServedResources, WatchedFile, read_for_clients, serve_file
+from trxds.cli.control_plane import MAX_LOOKS_AWAY, ServedResources, WatchedFile, read_for_clients, serve_file
 from trxds.cli.main import main
 from trxds.testing import Call, ManagementServer, resources, serve, unary
 
@@ -69,6 +69,18 @@ def test_a_file_that_is_away_for_a_moment_is_no_news(tmp_path: Path) -> None:
     assert look.read_if_changed() is None
     write(file, resources.cluster("b"))
     assert look.read_if_changed() == reading_of(resources.cluster("b"))
+
+
+def test_a_file_that_stays_away_is_a_problem_once(tmp_path: Path) -> None:
+    file = tmp_path / "mesh.yaml"
+    file.write_text("[]")
+    look = WatchedFile(file)
+    look.read_if_changed()
+    file.unlink()
+    found = [reading for _ in range(3 * MAX_LOOKS_AWAY) if (reading := look.read_if_changed()) is not None]
+    assert [str(problem) for (problem,) in (reading.problems for reading in found)] == [
+        "line 1: cannot be read: No such file or directory"
+    ]
 
 
 def test_a_file_that_comes_back_is_read_whatever_its_time_size_and_inode_are(tmp_path: Path) -> None:

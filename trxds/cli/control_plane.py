@@ -24,6 +24,7 @@ from trxds.testing.resources import Resource, bootstrap
 Say: TypeAlias = Callable[[str], None]
 
 POLL_INTERVAL = 0.2  # seconds between two looks at the file
+MAX_LOOKS_AWAY = 10  # an editor that replaces the file has it away for less
 
 
 async def serve_file(file: Path, port: int, say: Say, host: str = "127.0.0.1") -> bool:
@@ -88,22 +89,29 @@ class WatchedFile:
     def __init__(self, file: Path) -> None:
         self.file = file
         self._stamp: tuple[int, ...] | None = None
+        self._looks_away = 0
 
     def read_if_changed(self) -> ResourceFile | None:
-        """Return the file's content; None if it has not changed, or is being replaced at this moment."""
+        """Return the file's content; None if it has not changed, or is being replaced at this moment.
+
+        A file that is away for `MAX_LOOKS_AWAY` looks is a problem, once.
+        """
         try:
             stat = self.file.stat()
             stamp = (stat.st_mtime_ns, stat.st_size, stat.st_ino)
             if stamp == self._stamp:
                 return None
             text = self.file.read_text("utf-8")
-        except OSError:
+        except OSError as error:
             self._stamp = None  # the next file may get the inode of this one, and its time in the same tick
-            return None
+            self._looks_away += 1
+            if self._looks_away != MAX_LOOKS_AWAY:
+                return None
+            return ResourceFile(problems=(Problem(1, "", f"cannot be read: {error.strerror}"),))
         except UnicodeDecodeError as error:
-            self._stamp = stamp
+            self._stamp, self._looks_away = stamp, 0
             return ResourceFile(problems=(Problem(1, "", f"not UTF-8: {error}"),))
-        self._stamp = stamp
+        self._stamp, self._looks_away = stamp, 0
         return read_for_clients(text)
 
 
