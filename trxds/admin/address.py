@@ -44,8 +44,8 @@ class Admin:
             if size > MAX_PATH:
                 raise ValueError(f"admin's path has {size} bytes, and a socket's may have {MAX_PATH}: {self.path}")
             return
-        _, colon, port = self.address.rpartition(":")
-        if not colon or not port.isdecimal() or int(port) > 65535 or self.address.startswith("unix"):
+        port = self.address.rpartition(":")[2]
+        if not port.isdecimal() or int(port) > 65535:
             raise ValueError(f"admin is {self.address!r}; it is unix:/path or host:port, as in 127.0.0.1:9901")
         if not is_ip(self.host):
             raise ValueError(f"admin is {self.address!r}; its host is an IP address, as in 127.0.0.1:9901")
