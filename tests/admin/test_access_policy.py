@@ -119,5 +119,9 @@ def test_an_invalid_web_socket_handshake_is_rejected(more):
     assert status(OPEN.check_web_socket(handshake(**more))) == 400
 
 
+def test_a_web_socket_is_opened_by_get_alone():
+    assert status(OPEN.check_web_socket(HttpRequest("POST", "/state", handshake().headers))) == 400
+
+
 def test_the_name_of_a_host_is_without_its_port():
     assert [host_name(host) for host in ("A.b:80", "[::1]:80", "::1", "a:b:c")] == ["a.b", "::1", "", ""]
