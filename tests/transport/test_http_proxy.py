@@ -16,6 +16,7 @@ from trxds.transport.http_proxy import (
     is_bypassed,
     parse_proxy,
     proxy_finder,
+    server_network,
 )
 
 PROXY = "proxy.example:3128"
@@ -63,7 +64,9 @@ class TestUrl:
             parse_proxy(url, "environment variable https_proxy")
         assert "secret" not in str(caught.value)
 
-    @pytest.mark.parametrize("url", ["http://", "http://proxy:x", "http://proxy:3128/path", "http://proxy:3128?query"])
+    @pytest.mark.parametrize(
+        "url", ["http://", "http://proxy:x", "http://bücher:3128", "http://p:3128/path", "http://p:3128?q"]
+    )
     def test_a_text_that_is_no_url_of_a_proxy_is_called_so(self, url):
         with pytest.raises(ValueError, match=r"http_proxy: is no URL of a proxy; write http://HOST:PORT"):
             parse_proxy(url, "http_proxy")
@@ -78,14 +81,18 @@ class TestBypass:
             ("a.cart.example", ".cart.example"),
             ("a.cart.example", "*.cart.example"),
             ("CART.example.", "cart.EXAMPLE"),
+            ("cart.example", "cart.example."),
             ("cart.example", "other, cart.example:443"),
             ("anything", "*"),
             ("10.1.2.3", "10.0.0.0/8"),
+            ("10.1.2.3", "10.9.9.9/8"),
             ("10.1.2.3", "10.1.2.3"),
             ("10.1.2.3", "10.1.2.3:443"),
             ("2001:db8::7", "2001:db8::/32"),
             ("2001:db8::7", "[2001:db8::7]:443"),
+            ("fe80::7%eth0", "[fe80::7]:443"),
             ("localhost", ""),
+            ("shop.localhost", ""),
             ("127.8.0.1", ""),
             ("::1", ""),
         ],
@@ -100,6 +107,7 @@ class TestBypass:
             ("mycart.example", "cart.example"),
             ("cart.example", ".cart.example"),
             ("cart.example", "cart.example:8443"),
+            ("10.1.2.3", "10.1.2.3:8443"),
             ("11.1.2.3", "10.0.0.0/8"),
             ("cart.example", "10.0.0.0/8"),
             ("cart.example", " , ,"),
@@ -128,6 +136,11 @@ class TestEnvironment:
         find = proxy_finder(None, {"https_proxy": f"http://{PROXY}", variable: "example"})
         assert find is not None
         assert find("cart.example", 443) is None
+
+    def test_an_empty_variable_hides_no_other_one(self):
+        find = proxy_finder(None, {"grpc_proxy": "", "https_proxy": PROXY, "no_grpc_proxy": "", "no_proxy": "out"})
+        assert find is not None
+        assert find("cart.example", 443) is not None and find("out", 443) is None
 
     def test_http_proxy_in_capitals_is_not_read(self):
         assert proxy_finder(None, {"HTTP_PROXY": f"http://{PROXY}"}) is None
@@ -258,6 +271,20 @@ async def test_a_proxy_that_closes_before_it_is_asked_is_named(nursery, autojump
     await trio.testing.wait_all_tasks_blocked()
     with pytest.raises(OSError, match=f"^proxy {PROXY} does not answer CONNECT cart.example:443: .*; is it an HTTP"):
         await ProxyNetwork(OneStream(stream), lambda _: HttpProxy(PROXY)).connect("cart.example:443")
+
+
+@pytest.mark.parametrize("address", ["unix:/run/xds.sock", "unix-abstract:xds"])
+async def test_a_control_plane_at_a_unix_socket_has_no_proxy(address):
+    stream, _ = trio.testing.memory_stream_pair()
+    network = server_network(OneStream(stream), lambda host, port: HttpProxy(PROXY))
+    assert await network.connect(address) is stream
+
+
+async def test_the_name_of_a_host_behind_a_proxy_is_resolved_at_a_checkpoint():
+    find = proxy_finder(f"http://{PROXY}", {})
+    assert find is not None
+    with trio.testing.assert_checkpoints():
+        assert await TargetProxyNetwork(MemoryNetwork(), find).resolve("cart.example", 443) == ("cart.example:443",)
 
 
 async def test_an_address_that_nobody_resolved_is_reached_directly(autojump_clock):
