@@ -1,6 +1,8 @@
 """One address for gRPC's tools, commands and the browser: which protocol a client speaks, and who may speak at all."""
 
+import gc
 import ssl
+import weakref
 
 import pytest
 import trio
@@ -219,6 +221,26 @@ async def test_an_http_1_connection_with_the_token_is_not_closed_for_others(auto
         await trio.testing.wait_all_tasks_blocked()
         assert len(nursery.child_tasks) == 1 + MAX_PENDING
         nursery.cancel_scope.cancel()
+
+
+async def test_a_call_that_has_ended_is_kept_no_longer():
+    calls = []
+
+    async def answer(call):
+        calls.append(weakref.ref(call))
+
+    access = AccessPolicy(Admin("127.0.0.1:0"))
+    served = AdminConnections(access, {"/s/M": answer}, HttpService(access, None, {}))
+    async with trio.open_nursery() as nursery:
+        ours, theirs = trio.testing.memory_stream_pair()
+        nursery.start_soon(served.serve, theirs)
+        client = RawClient(ours)
+        await client.greet()
+        await client.send(headers(1, end=True))
+        await client.answer(1)
+        await ours.aclose()
+    gc.collect()
+    assert [call() for call in calls] == [None]
 
 
 NO_WINDOW = INITIAL_WINDOW_SIZE.to_bytes(2) + bytes(4)
