@@ -142,7 +142,7 @@ async def test_an_idle_channel_makes_no_connection_for_the_sake_of_its_age(autoj
     [
         ({"max_connection_age": 0}, "max_connection_age is 0; it must be a finite number of seconds above 0"),
         ({"max_connection_age": float("inf")}, "max_connection_age is inf; it must be"),
-        ({"max_connection_age": 9, "max_connection_age_grace": -1}, "max_connection_age_grace is -1; it must be"),
+        ({"max_connection_age": 9, "max_connection_age_grace": 0}, "max_connection_age_grace is 0; it must be"),
         ({"max_connection_age_grace": 5}, "has no meaning without max_connection_age; set both"),
     ],
 )
