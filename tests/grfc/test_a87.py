@@ -192,6 +192,15 @@ async def test_revocation_lists_go_with_a_bundle_map(shop, map_file, verdict) ->
     assert "certificate revoked" in await verdict.of(leaf, **options, crls=shop.crl_pem(leaf))
 
 
+async def test_with_lists_a_bundle_may_have_an_authority_below_another_one_too(verdict) -> None:
+    """If a chain ended there, OpenSSL would check the list of the upper one by the key of the lower one."""
+    top = Authority("top")
+    below = Authority("below", top)
+    both = bundle_map({"shop.example": bundle(top, below)})
+    options = {"spiffe_bundle_map": both, "server_name": CART, "crls": top.crl_pem() + below.crl_pem()}
+    assert await verdict.of(below.issue(CART), **options) == "accepted"
+
+
 def test_roots_and_a_bundle_map_are_an_error(shop, map_file) -> None:
     with pytest.raises(ValueError, match="roots and spiffe_bundle_map are two answers"):
         trxds.tls(roots=shop.pem, spiffe_bundle_map=map_file)

@@ -90,8 +90,9 @@ def client_context(
     # a SPIFFE ID, and authorities need not check a common name.
     context.hostname_checks_common_name = False
     if not files.crls:
-        # As in the other clients, a root may be signed by another authority. With lists the chain has to go on to the
-        # end: OpenSSL would look for one of the last certificate's issuer, whose key it does not have.
+        # As in the other clients, an authority of the roots or of a bundle may be signed by another one. With lists the
+        # chain has to go on to the end: OpenSSL would look for one of the last certificate's issuer, whose key it does
+        # not have.
         context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     context.minimum_version = files.min_version
     # gRPC needs HTTP/2, which a TLS peer selects by ALPN (RFC 9113 §3.2).
@@ -122,8 +123,6 @@ def _verify_by(context: ClientContext, bundles: BundleMap | None, crls: Crls | N
     if bundles is not None:
         if bundles.roots:
             context.load_verify_locations(cadata=b"".join(sorted(bundles.roots)))
-        # A bundle may have an authority that another one signed.
-        context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
         context.sslobject_class = spiffe_object(bundles)
     if crls is not None:
         load_crls(context, crls)
