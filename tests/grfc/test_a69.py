@@ -177,6 +177,14 @@ def test_a_spoilt_list_keeps_no_other_one_of_its_file_from_being_used(ca, folder
     assert len(crls.lists) == 1 and crls.problems == ("both: it is no DER, or was cut off",)
 
 
+def test_a_list_that_openssl_refuses_keeps_no_other_one_from_being_used(ca, folder) -> None:
+    other = Authority("other").crl()
+    spoilt = other.public_bytes(DER).replace(b"\0" + other.signature, b"\x09" + other.signature)  # 9 unused bits
+    put(folder, good=ca.crl(), spoilt=spoilt)
+    crls = read_crls(str(folder))
+    assert len(crls.lists) == 1 and crls.problems == ("spoilt: it has not the form of a CRL",)
+
+
 def test_of_two_lists_of_an_issuer_the_newer_one_counts(ca, folder) -> None:
     leaf = ca.issue(names=["shop"])
     newer, older = ca.crl(leaf, age=HOUR), ca.crl(age=2 * HOUR)

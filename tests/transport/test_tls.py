@@ -153,6 +153,11 @@ async def test_a_root_may_be_an_authority_that_another_one_signed(network, tmp_p
         assert await echo_over(TlsNetwork(network, source, "cart.example"), ADDRESS, nursery) == b"hello"
 
 
+def test_a_peer_may_not_renegotiate() -> None:
+    """It could show another certificate after the first one was checked (RFC 9113 §9.2.1)."""
+    assert client_context(CertificateFiles()).options & ssl.OP_NO_RENEGOTIATION
+
+
 async def test_a_peer_that_nobody_trusts_is_refused(ca, network, autojump_clock) -> None:
     async with serve(address=ADDRESS, network=network, tls=server_context(trustme.CA(), "cart.example")):
         text = await refusal(over(network, trusting(ca)))

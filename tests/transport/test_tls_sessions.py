@@ -11,6 +11,7 @@ from support.pki import Authority
 
 from trxds.transport.certificates import CertificateFiles, client_context
 from trxds.transport.file_content import FileContent
+from trxds.transport.spiffe_bundles import BundleMap
 from trxds.transport.tls_sessions import MAX_SESSIONS, TlsSessions
 
 LATER = 2.0**40  # seconds since 1970
@@ -46,8 +47,10 @@ def test_the_oldest_session_goes_beyond_the_limit(session) -> None:
 def test_no_session_is_kept_that_would_pass_over_a_check(session) -> None:
     """Those of a program's own context are not ours to judge."""
     lists = client_context(CertificateFiles(crls=FileContent(Authority().crl_pem())))
+    bundles = client_context(CertificateFiles())
+    bundles.bundles = BundleMap("of map.json", {})
     sessions = TlsSessions()
-    for context in (lists, ssl.create_default_context()):
+    for context in (lists, bundles, ssl.create_default_context()):
         sessions.keep("a", context, session, LATER)
         assert sessions.take("a", context) is None
 
