@@ -145,6 +145,7 @@ async def test_a_large_snapshot_is_one_line_whatever_the_pieces(unix):
         ("/state?events=nothing", {}, 400, "there is no event 'nothing'"),
         ("/state", {"host": "evil.example"}, 421, "nothing for the host 'evil.example'"),
         ("/state", {"origin": "http://localhost"}, 403, "browser pages may not use it"),
+        ("/explain?method=/s/M", {"origin": "http://localhost"}, 403, "browser pages may not use it"),
     ],
 )
 async def test_an_invalid_http_request_gets_its_error(target, more, status, says):
@@ -157,15 +158,16 @@ async def test_an_invalid_http_request_gets_its_error(target, more, status, says
         assert (asked.status, says in await asked.line()) == (status, True)
 
 
-async def test_a_token_has_to_be_shown():
+@pytest.mark.parametrize("target", ["/state?once=1", "/explain?method=/s/M"])
+async def test_a_token_has_to_be_shown(target):
     async with (
         Mesh.run(1) as mesh,
         mesh.channel() as channel,
         trxds.admin.serve(channel, address=Admin("127.0.0.1:0", token=TOKEN)) as address,
     ):
-        async with asking(address) as asked:
+        async with asking(address, target) as asked:
             assert (asked.status, "authorization: Bearer TOKEN" in await asked.line()) == (401, True)
-        async with asking(address, "/state?once=1", authorization=f"Bearer {TOKEN}") as asked:
+        async with asking(address, target, authorization=f"Bearer {TOKEN}") as asked:
             assert asked.status == 200
 
 

@@ -20,6 +20,7 @@ from trxds.admin.access import AccessPolicy
 from trxds.admin.health import SERVICE
 from trxds.admin.http import ANSWER_TIMEOUT
 from trxds.admin.http_service import HttpService
+from trxds.admin.replay_stream import ReplayStream
 from trxds.admin.server import MAX_CONNECTIONS, MAX_HEAD_TIME, MAX_PENDING, AdminConnections
 
 TOKEN = "0123456789abcdef"
@@ -174,6 +175,29 @@ async def test_a_client_that_stops_in_its_handshake_is_disconnected(autojump_clo
     assert trio.current_time() - started == pytest.approx(MAX_HEAD_TIME)
 
 
+@pytest.mark.parametrize("begun", [b"", b"PRI *"])
+async def test_a_client_that_leaves_before_its_protocol_is_known_costs_no_more_time(begun):
+    ours, theirs = trio.testing.memory_stream_pair()
+    await ours.send_all(begun)
+    await ours.aclose()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(connections().serve, theirs)
+        for _ in range(20):
+            await trio.lowlevel.checkpoint()
+        assert not nursery.child_tasks
+        nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize("leaves", [False, True])
+async def test_a_client_that_leaves_or_stays_silent_is_no_error_in_the_log(autojump_clock, leaves, caplog):
+    ours, theirs = trio.testing.memory_stream_pair()
+    if leaves:
+        await ours.send_all(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        await ours.aclose()
+    await connections().serve(theirs)
+    assert caplog.records == []
+
+
 async def test_connections_are_limited_and_one_more_gets_an_error(autojump_clock):
     served = connections()
     async with trio.open_nursery() as nursery:
@@ -204,6 +228,38 @@ async def test_connections_that_have_not_shown_the_token_keep_no_operator_out(au
         nursery.start_soon(served.serve, theirs)
         await operator.send_all(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
         assert (await operator.receive_some()).startswith(b"HTTP/1.1 200")
+        nursery.cancel_scope.cancel()
+
+
+async def test_connections_that_have_ended_are_not_counted_beside_one_that_has_not_shown_the_token(autojump_clock):
+    served = connections(TOKEN)
+    async with trio.open_nursery() as nursery:
+
+        async def get(client):
+            await client.send_all(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            return b"".join([data async for data in client])
+
+        clients = []
+        for _ in range(MAX_PENDING + 2):
+            ours, theirs = trio.testing.memory_stream_pair()
+            nursery.start_soon(served.serve, theirs)
+            await trio.testing.wait_all_tasks_blocked()
+            clients.append(ours)
+            if len(clients) > 1:  # the first one is slow
+                assert (await get(ours)).startswith(b"HTTP/1.1 200")
+        assert (await get(clients[0])).startswith(b"HTTP/1.1 200")
+
+
+async def test_what_a_grpc_client_sends_is_not_kept(autojump_clock):
+    ours, theirs = trio.testing.memory_stream_pair()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(connections().serve, theirs)
+        client = RawClient(ours)
+        await client.greet()
+        await client.send(headers(1, end=True))
+        await client.answer(1)
+        [stream] = [each for each in gc.get_objects() if isinstance(each, ReplayStream) and each._stream is theirs]
+        assert stream._seen == b""
         nursery.cancel_scope.cancel()
 
 
