@@ -16,7 +16,7 @@ from support.tls_peers import server_context, wants_certificates
 from trxds.core.conflating_queue import ConflatingQueue
 from trxds.core.connectivity import Connectivity
 from trxds.testing import Call, serve, unary
-from trxds.transport.certificates import CertificateFiles, client_context
+from trxds.transport.certificates import CertificateFiles, ClientContext, FreshContext, client_context
 from trxds.transport.connect import Network, TcpNetwork
 from trxds.transport.connection import Connection
 from trxds.transport.file_content import FileContent
@@ -151,6 +151,22 @@ async def test_a_root_may_be_an_authority_that_another_one_signed(network, tmp_p
     tls = below.issue(names=["cart.example"]).server_context(tmp_path)
     async with serve(HANDLERS, address=ADDRESS, network=network, tls=tls):
         assert await echo_over(TlsNetwork(network, source, "cart.example"), ADDRESS, nursery) == b"hello"
+
+
+async def test_connections_that_begin_together_have_the_files_read_once(monkeypatch) -> None:
+    made: list[FreshContext] = []
+    read = FreshContext.read
+
+    def counted(context: FreshContext) -> ClientContext | OSError:
+        made.append(context)
+        return read(context)
+
+    monkeypatch.setattr(FreshContext, "read", counted)
+    next_context = context_source(CertificateFiles())
+    async with trio.open_nursery() as nursery:
+        for _ in range(10):
+            nursery.start_soon(next_context)
+    assert len(made) == 1
 
 
 def test_a_peer_may_not_renegotiate() -> None:
