@@ -102,7 +102,8 @@ async def test_large_metadata_does_not_outlive_its_call(wire, request_, autojump
     class Tokens(list):  # of which a weak reference can be had
         pass
 
-    connection, _ = await wire()
+    connection, _ = await wire({SettingCodes.MAX_HEADER_LIST_SIZE: 200_000})
+    await connection.wait_ready()
     metadata = Tokens([(b"user", b"7" * 100_000)])
     gone = weakref.ref(metadata)
     connection.open_stream(request_(metadata=metadata)).cancel()
