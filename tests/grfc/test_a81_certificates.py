@@ -127,6 +127,18 @@ async def test_the_check_of_a_name_is_made_once_for_a_connection(ca, autojump_cl
     assert checked == ["host-1.example"]
 
 
+async def test_the_checks_of_any_number_of_names_are_not_kept():
+    check = authority_check.AuthorityCheck(trio.testing.memory_stream_pair()[0], "host:1")
+    for number in range(3000):
+        check.error(f"{number}.example")
+    assert len(check._errors) <= 1024
+
+
+@pytest.mark.parametrize("name", ["*.mesh", "*.mesh."])
+def test_a_name_for_all_hosts_of_a_top_level_domain_proves_none(name):
+    assert not authority_check._proves("DNS", name, "host-1.mesh")
+
+
 async def test_many_calls_that_wait_for_a_stream_fail_when_their_host_does_not_prove_the_name(ca, autojump_clock):
     failed = []
 

@@ -72,7 +72,7 @@ def test_a_peer_whose_uri_is_no_spiffe_id_is_refused(shop) -> None:
 
 
 def test_a_certificate_that_may_sign_others_is_no_workloads(shop) -> None:
-    for der in (shop.der, shop.issue(CART, signs=True).der):
+    for der in (shop.der, shop.issue(CART, signs=True).der, shop.issue(CART, is_ca=True).der):
         with pytest.raises(ValueError, match="may sign others; a workload's must not"):
             spiffe_id_of(certificate(CART), der)
 

@@ -83,6 +83,7 @@ class Authority:
         *uris: str,
         names: Iterable[str] = (),
         signs: bool = False,
+        is_ca: bool = False,
         raw_names: bytes = b"",
         common_name: str = "",
         more: Iterable[x509.GeneralName] = (),
@@ -91,8 +92,8 @@ class Authority:
     ) -> Leaf:
         """Issue a certificate with these URI, DNS and other names, or with subjectAltName as it is given in DER.
 
-        With `signs` its key usage is that of an authority. `purposes` are its extended key usage. It has been valid for
-        a day.
+        With `signs` its key usage is that of an authority, and with `is_ca` its basic constraints are. `purposes` are
+        its extended key usage. It has been valid for a day.
         """
         key = ec.generate_private_key(ec.SECP256R1())
         every = [*map(x509.UniformResourceIdentifier, uris), *map(x509.DNSName, names), *more]
@@ -107,6 +108,8 @@ class Authority:
             builder = builder.add_extension(unparsed, critical=True)
         if signs:
             builder = builder.add_extension(_usage(key_cert_sign=True, digital_signature=True), critical=True)
+        if is_ca:
+            builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
         issuers = [] if self._parent is None else [self.certificate]
         return Leaf([builder.sign(self._key, hashes.SHA256()), *issuers], key)
 
