@@ -96,6 +96,11 @@ def test_the_repr_of_metadata_has_keys_and_sizes_and_no_values():
     assert repr(Metadata()) == "<Metadata empty>"
 
 
+def test_the_repr_of_metadata_shows_no_key_of_a_peer_that_is_none():
+    """It may have any content."""
+    assert repr(decode([(SECRET.upper().encode(), b"1")])) == "<Metadata of no name (1 characters)>"
+
+
 @given(st.binary())
 def test_a_binary_metadata_value_survives_encode_and_decode(value):
     assert decode(encode(check([("k-bin", value)]))) == (("k-bin", value),)

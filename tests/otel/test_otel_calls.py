@@ -2,12 +2,15 @@
 
 import pytest
 import trio
+from opentelemetry.metrics import NoOpMeter
 from support.mesh import METHOD, Mesh, ask, bidi, method
 from support.metering import TARGET, Metered, metered
 from support.method_config import configured, for_all
 
 from trxds import RpcError, StatusCode
+from trxds.otel.calls import CallsOfChannel
 from trxds.otel.instruments import LATENCIES, SIZES
+from trxds.otel.meters import Meters
 from trxds.testing import resources as xds
 from trxds.transport.h2_engine import ErrorCode
 
@@ -24,6 +27,16 @@ CALL = "grpc.client.call.duration"
 def put(mesh, handler, path=FAIL):
     for server in mesh.servers.values():
         server.handlers[path] = handler
+
+
+async def test_the_series_of_any_number_of_methods_and_hosts_are_not_kept(autojump_clock):
+    """A custom label may be anything that the program makes of a call, and clusters come and go."""
+    calls = CallsOfChannel(Meters(NoOpMeter("none"), (), frozenset(), {}), TARGET, None)
+    of_method = calls.series(("/s/M", ""))
+    for number in range(3000):
+        calls.series(("/s/M", str(number)))
+        of_method.attempt(StatusCode.OK, f"cluster-{number}", "")
+    assert len(calls._methods) <= 1000 and len(of_method._attempts) <= 1000
 
 
 class Script:
