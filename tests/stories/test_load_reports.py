@@ -267,6 +267,32 @@ async def test_the_report_after_one_that_was_cut_covers_the_time_of_both(autojum
         assert covered == pytest.approx(trio.current_time() - began, abs=0.01)
 
 
+async def test_what_an_lrs_server_asked_for_on_one_stream_does_not_hold_for_the_next(autojump_clock, monkeypatch):
+    send, waits, received = ClientStream.send, trio.Event(), []
+
+    async def send_no_report(stream, message, **more):
+        if protos.LoadStatsRequest.FromString(message).cluster_stats:
+            waits.set()
+            await trio.sleep_forever()  # as if the server's windows were closed
+        return await send(stream, message, **more)
+
+    async def ask_for_nothing(call):
+        async for message in call:
+            received.append(protos.LoadStatsRequest.FromString(message))
+
+    async with mesh_and_channel(hosts=1) as (mesh, channel):
+        await ask(channel)
+        monkeypatch.setattr("trxds.transport.client_stream.ClientStream.send", send_no_report)
+        await waits.wait()
+        mesh.plane.load.ask(interval=5)  # the client reads it, and cannot follow it any more
+        await trio.sleep(1)
+        monkeypatch.undo()
+        mesh.plane_server.handlers[load.PATH] = ask_for_nothing
+        mesh.plane.load.drop_streams()
+        await trio.sleep(60)
+        assert [each.HasField("node") for each in received] == [True]
+
+
 async def test_the_end_of_an_answered_lrs_stream_is_no_warning_and_an_outage_is_one(autojump_clock, caplog):
     caplog.set_level(logging.INFO, "trxds.xds")
     async with mesh_and_channel(hosts=1) as (mesh, channel):
