@@ -35,26 +35,29 @@ class XdsTelemetry:
 
     def request_sent(self, request: Any) -> None:
         """Report a request of either protocol variant that was sent."""
+        type, nonce = request.type_url, request.response_nonce
+        # A request that only changes the subscription repeats the last nonce, except in delta. The nonces are noted for
+        # observers that come later, too.
+        answers = bool(nonce) and self._last_nonces.get(type) != nonce
+        self._last_nonces[type] = nonce
         if self._observers.active:
-            self._observers.xds_request_sent(self._request_event(request))
+            self._observers.xds_request_sent(_request_event(self._server, request, answers))
 
     def response_received(self, response: ParsedResponse) -> None:
         """Report a response that was parsed."""
         if self._observers.active:
             self._observers.xds_response_received(_response_event(self._server, response))
 
-    def _request_event(self, request: Any) -> XdsRequest:
-        type, nonce = _type_name(request.type_url), request.response_nonce
-        # A request that only changes the subscription repeats the last nonce, except in delta.
-        answers = bool(nonce) and self._last_nonces.get(type) != nonce
-        self._last_nonces[type] = nonce
-        error = request.error_detail.message if request.HasField("error_detail") else ""
-        if hasattr(request, "resource_names"):
-            names, removed, version = tuple(request.resource_names), (), request.version_info
-        else:
-            names, removed = tuple(request.resource_names_subscribe), tuple(request.resource_names_unsubscribe)
-            version = ""
-        return XdsRequest(self._server, type, version, nonce, names, removed, error, answers)
+
+def _request_event(server: str, request: Any, answers: bool) -> XdsRequest:
+    type, nonce = _type_name(request.type_url), request.response_nonce
+    error = request.error_detail.message if request.HasField("error_detail") else ""
+    if hasattr(request, "resource_names"):
+        names, removed, version = tuple(request.resource_names), (), request.version_info
+    else:
+        names, removed = tuple(request.resource_names_subscribe), tuple(request.resource_names_unsubscribe)
+        version = ""
+    return XdsRequest(server, type, version, nonce, names, removed, error, answers)
 
 
 def _response_event(server: str, response: ParsedResponse) -> XdsResponse:

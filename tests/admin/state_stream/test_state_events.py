@@ -199,6 +199,14 @@ async def test_a_rejected_update_makes_a_nack_event_and_no_config_applied(autoju
         assert not [event for event in ears.heard if event["kind"] == "config_applied"]
 
 
+async def test_a_request_for_more_resources_is_no_ack_in_events(autojump_clock):
+    async with listening() as (mesh, _, ears):
+        mesh.route({"cart": 1, "shoes": 1})
+        asked = await ears.hear("ads", type="CDS", direction="sent", resources=["cart", "shoes"])
+        # In state of the world it repeats the nonce of the last response, which has its ACK already.
+        assert (asked["answer"], asked["nonce"] != "") == ("", True)
+
+
 async def test_a_shared_xds_client_makes_each_event_once(autojump_clock):
     async with (
         Mesh.run(1) as mesh,

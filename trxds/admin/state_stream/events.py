@@ -154,7 +154,7 @@ class AdsWatcher(Observer):
         self._events = events
 
     def xds_request_sent(self, request: XdsRequest) -> None:
-        answer = "" if not request.nonce else _NACK if request.error else _ACK
+        answer = "" if not request.answers else _NACK if request.error else _ACK
         names = [*request.names, *(f"-{name}" for name in request.removed)]
         self._ads("sent", request, names, answer, request.error)
 
