@@ -119,6 +119,14 @@ def test_a_bad_proxy_address_is_refused_with_its_place(value, error):
     assert endpoints_with({}, metadata).errors == (f"field:endpoints[0].{METADATA_AT}.value[{ADDRESS}]{error}",)
 
 
+def test_a_proxy_address_in_a_typed_struct_is_refused_with_its_place():
+    struct = "xds.type.v3.TypedStruct"
+    value = {"@type": TYPE + struct, "type_url": TYPE + ADDRESS}
+    errors = endpoints_with({"typed_filter_metadata": {KEY: value}}).errors
+    place = f"field:endpoints[0].lb_endpoints[0].{METADATA_AT}.value[{struct}].value[{ADDRESS}]"
+    assert errors == (f"{place} error:could not parse",)
+
+
 def test_metadata_without_a_type_is_refused_with_its_place():
     errors = endpoints_with({"typed_filter_metadata": {KEY: {}}}).errors
     assert errors == (f"field:endpoints[0].lb_endpoints[0].{METADATA_AT}.type_url error:field not present",)

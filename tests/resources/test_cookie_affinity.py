@@ -55,6 +55,15 @@ def test_a_value_that_makes_no_cookie_is_refused(fields, message):
 
 
 @pytest.mark.parametrize(
+    "fields",
+    [{"name": "a" * MAX_NAME_SIZE}, {"path": "/" + "a" * (MAX_PATH_SIZE - 1)}, {"ttl": 1}, {"ttl": MAX_TTL}],
+)
+def test_a_value_at_its_limit_is_taken(fields):
+    affinity = CookieAffinity(**{"name": "cart"} | fields)
+    assert {name: getattr(affinity, name) for name in fields} == fields
+
+
+@pytest.mark.parametrize(
     ("fields", "message"),
     [
         ({"name": 7}, "name is a text, not 7"),

@@ -10,6 +10,7 @@ from trxds.resources.cluster import Cluster
 from trxds.resources.discovery import Aggregate, Eds, LogicalDns
 from trxds.resources.experiments import Experiments
 from trxds.resources.lb_policy import WRR_LOCALITY
+from trxds.resources.leaf_policy import RoundRobin
 from trxds.resources.types import CDS, ParseContext
 from trxds.testing import resources as xds
 
@@ -108,6 +109,13 @@ def test_the_policy_of_an_aggregate_is_not_validated(read: Any, policy: str) -> 
 def test_an_aggregates_policy_is_read_with_the_behaviour_before_a75(read: Any, policy: str, imposed: Any) -> None:
     found = cluster(read, xds.aggregate("a", "b", lb_policy=policy), experiments=Experiments(aggregate_lb_policy=True))
     assert found.discovery == Aggregate(("b",), imposed)
+
+
+def test_an_aggregates_newer_policy_is_read_whatever_the_older_field_says(read: Any) -> None:
+    policy = {"typed_extension_config": {"name": "x", "typed_config": {"@type": f"type.googleapis.com/{ROUND_ROBIN}"}}}
+    imposed = {"lb_policy": "CLUSTER_PROVIDED", "load_balancing_policy": {"policies": [policy]}}
+    found = cluster(read, xds.aggregate("a", "b") | imposed, experiments=Experiments(aggregate_lb_policy=True))
+    assert found.discovery == Aggregate(("b",), RoundRobin())
 
 
 def test_an_aggregates_policy_that_is_used_has_to_be_valid(read: Any) -> None:

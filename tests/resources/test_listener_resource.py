@@ -178,6 +178,11 @@ REFUSED = {
         f"{STATE}.typed_config.value[udpa.type.v1.TypedStruct].value[{COOKIE}] "
         "error:could not parse CookieBasedSessionState",
     ),
+    "session header in the older typed struct": (
+        lds(session(name="x", typed_config={"@type": T + "udpa.type.v1.TypedStruct", "type_url": T + HEADER})),
+        f"{STATE}.typed_config.value[udpa.type.v1.TypedStruct].value[{HEADER}] "
+        "error:could not parse HeaderBasedSessionState",
+    ),
 }
 
 

@@ -292,6 +292,10 @@ def test_json_may_write_a_character_as_a_surrogate_pair() -> None:
     assert read_resource_file(json.dumps([cluster("\N{GRINNING FACE}")])).resources.keys() == {(CLUSTER, "\U0001f600")}
 
 
+def test_a_file_of_too_many_levels_is_a_problem() -> None:
+    assert problems_of("[" * 10_000) == ["line 1: too many lists and mappings inside of each other"]
+
+
 def test_aliases_that_grow_without_end_are_a_problem_and_cost_no_time() -> None:
     bomb = ["v0: &v0 {a: x}", *(f"v{n}: &v{n} {{a: *v{n - 1}, b: *v{n - 1}}}" for n in range(1, 60))]
     lines = ["- '@type': type.googleapis.com/envoy.config.cluster.v3.Cluster", "  name: cart", "  metadata:"]

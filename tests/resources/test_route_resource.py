@@ -328,5 +328,11 @@ def test_a_long_table_is_parsed_in_slices() -> None:
     assert 10 <= sum(1 for _ in RDS.read_in_slices(unwrap(packed), ParseContext())) <= 20
 
 
+def test_many_virtual_hosts_are_parsed_in_slices() -> None:
+    hosts = [{"name": str(number), "domains": [f"host-{number}"]} for number in range(1000)]
+    packed = protos.from_json({"@type": RDS.type_url, "name": "r", "virtual_hosts": hosts})
+    assert 10 <= sum(1 for _ in RDS.read_in_slices(unwrap(packed), ParseContext())) <= 20
+
+
 def test_the_repr_of_a_route_config_counts_virtual_hosts_and_routes() -> None:
     assert repr(RouteConfig("r", (VirtualHost("v", ("*",)),))) == "<RouteConfig r: 1 virtual hosts, 0 routes>"
