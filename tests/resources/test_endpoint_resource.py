@@ -68,6 +68,14 @@ REFUSED = {
         eds(locality(weight=0), locality(zone="y", priority=1)),
         "endpoints error:priority 0 empty",
     ),
+    "gap between priorities": (
+        eds(locality(), locality(zone="y", priority=2), locality(zone="x", priority=2)),
+        "endpoints error:priority 1 empty",
+    ),
+    "locality weights of a lower priority beyond 32 bits": (
+        eds(locality(), locality(weight=BIG, priority=1), locality(zone="y", weight=1, priority=1)),
+        "endpoints error:sum of locality weights for priority 1 exceeds uint32 max",
+    ),
     "locality weights beyond 32 bits": (
         eds(locality(weight=BIG), locality(zone="y", weight=1)),
         "endpoints error:sum of locality weights for priority 0 exceeds uint32 max",
