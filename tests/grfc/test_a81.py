@@ -53,6 +53,14 @@ async def test_an_endpoint_without_a_hostname_keeps_the_authority(autojump_clock
         assert await seen(mesh) == "shop"
 
 
+async def test_of_two_endpoints_the_one_with_a_hostname_has_it_as_its_authority(autojump_clock):
+    async with rewritten(hosts=2) as mesh, channel_to(mesh) as channel:
+        first, second = mesh.hosts
+        list_endpoints(mesh, endpoint(first, "host-1.example"), endpoint(second, ""))
+        await trio.testing.wait_all_tasks_blocked()
+        assert {await ask(channel) for _ in range(10)} == {"host-1.example", "shop"}
+
+
 async def test_the_rewritten_authority_goes_before_that_of_the_channel(autojump_clock):
     async with rewritten() as mesh:
         assert await seen(mesh, authority="depot") == "host-1.example"
