@@ -73,6 +73,10 @@ REFUSED = {
         cds(load_balancing_policy={"policies": [{}]}),
         "load_balancing_policy.policies[0].typed_extension_config error:field not present",
     ),
+    "policy without a typed config": (
+        cds(load_balancing_policy={"policies": [{"typed_extension_config": {"name": "x"}}]}),
+        "load_balancing_policy.policies[0].typed_extension_config.typed_config error:field not present",
+    ),
     "locality policy without a child": (
         cds(load_balancing_policy=policies(WRR_LOCALITY)),
         "load_balancing_policy.policies[0].typed_extension_config.typed_config"
@@ -131,6 +135,12 @@ def test_a_plain_cluster_has_the_defaults(read: Any) -> None:
         max_concurrent_requests=1024,
         lrs=None,
     )
+
+
+def test_a_cluster_with_an_xdstp_name_takes_its_endpoints_from_its_service_name(read: Any) -> None:
+    eds = {"eds_config": {"ads": {}}, "service_name": "xdstp://auth/envoy.config.endpoint.v3.ClusterLoadAssignment/a"}
+    cluster = read(CDS, cds(name="xdstp://auth/envoy.config.cluster.v3.Cluster/a", eds_cluster_config=eds)).value
+    assert cluster.discovery.resource_name == eds["service_name"]
 
 
 def test_endpoints_may_come_under_another_name_and_from_self(read: Any) -> None:

@@ -35,6 +35,10 @@ def test_a_custom_policy_may_be_the_child_of_wrr_locality():
     assert parsed(body).value.lb_policy == WrrLocality(CustomPolicy(NAME, {}))
 
 
+def test_custom_policies_of_two_names_differ_with_equal_settings():
+    assert CustomPolicy("one", {"size": 3}) != CustomPolicy("other", {"size": 3})
+
+
 @pytest.mark.parametrize("error", [ValueError("too small"), KeyError("size")])
 def test_an_exception_of_a_custom_policys_parser_rejects_the_resource(error):
     def parse(fields):

@@ -96,6 +96,10 @@ def test_a_dns_cluster_is_a_host_and_a_port(read: Any) -> None:
     assert found.name == "cart.example:443"
 
 
+def test_the_port_of_a_dns_cluster_may_be_the_highest(read: Any) -> None:
+    assert cluster(read, xds.logical_dns("a", "cart.example", 65535)).discovery == LogicalDns("cart.example", 65535)
+
+
 def test_an_aggregate_is_the_names_of_its_clusters_in_order(read: Any) -> None:
     assert cluster(read, xds.aggregate("a", "c", "b")).discovery == Aggregate(("c", "b"))
 
