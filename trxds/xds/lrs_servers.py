@@ -38,11 +38,9 @@ class LrsServers:
 
     def _set_server(self, name: str, server: ServerConfig | None) -> None:
         before = self._servers.pop(name, None)
+        # First the new server, so that one that stays is never without a cluster.
         if server is not None:
             self._servers[name] = server
-        if server == before:
-            return
-        if server is not None:
             self._clusters[server] += 1
             if self._clusters[server] == 1:
                 self._begin(server)
