@@ -17,6 +17,7 @@ from trxds.admin.csds import CsdsEncoder
 from trxds.admin.state_stream.state_snapshot import Sampler
 from trxds.core.clock import Clock
 from trxds.testing import resources as xds
+from trxds.xds import resource_cache
 from trxds.xds.resource_cache import REFRESH_INTERVAL
 
 
@@ -111,6 +112,28 @@ async def test_a_program_that_starts_from_the_cache_makes_nothing_in_it_newer(au
             await ask(channel)
             await trio.sleep(3 * REFRESH_INTERVAL)
         assert cached(tmp_path) == before
+
+
+async def test_a_server_that_answers_while_the_cache_is_parsed_is_not_said_to_be_silent(
+    autojump_clock, tmp_path, caplog, monkeypatch
+):
+    parse, is_back = resource_cache.run_in_slices, False
+
+    async def parse_late(work):
+        nonlocal is_back
+        if not is_back:
+            await come_back(mesh)
+            is_back = True
+        return await parse(work)
+
+    async with Mesh.run(1) as mesh:
+        await fill(mesh, tmp_path)
+        monkeypatch.setattr(resource_cache, "run_in_slices", parse_late)
+        async with restarted(mesh, tmp_path) as channel:
+            assert await ask(channel) == mesh.hosts[0]
+            await trio.sleep(3)
+    assert is_back
+    assert [each for each in lines(caplog, "xds", 30) if "no xDS server has answered" in each] == []
 
 
 async def test_no_update_waits_for_the_disk(autojump_clock, tmp_path, monkeypatch):
