@@ -123,6 +123,6 @@ def _range(message: Any, problems: ValidationErrors) -> Range | None:
 
 def _fraction(match: Any, problems: ValidationErrors) -> int | None:
     # A28: gRPC has no runtime, so runtime_key is ignored and the default value is used.
-    if not match.HasField("runtime_fraction") or not match.runtime_fraction.HasField("default_value"):
+    if not match.runtime_fraction.HasField("default_value"):
         return None
     return per_million(match.runtime_fraction.default_value, problems.at("runtime_fraction.default_value"))

@@ -75,8 +75,6 @@ class FileStream:
 
     async def run(self) -> None:
         with self._scope:
-            while not self._state.has_subscriptions:
-                await self._wakeup.next()
             while True:
                 # In a thread, because a file may be on a network.
                 content = await run_in_thread(self._files.read_if_changed)

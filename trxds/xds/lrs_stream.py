@@ -80,8 +80,7 @@ class LrsStream:
                 await trio.sleep(delay)
 
     async def _run_stream(self, stream: ClientStream) -> None:
-        if not await stream.send(self._first_request()):
-            return
+        await stream.send(self._first_request())
         # A new queue for each stream: the server's request on the last one does not hold for the next.
         self._responses = ConflatingQueue()
         async with trio.open_nursery() as nursery:
