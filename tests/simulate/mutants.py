@@ -215,8 +215,8 @@ MUTANTS = (
     Mutant(
         "a load report that loses its counts with its stream",
         "xds/lrs_stream.py",
-        "        self._responses = ConflatingQueue()\n        async with",
-        "        self._loads.take(self.server)\n        self._responses = ConflatingQueue()\n        async with",
+        "        await stream.send(self._first_request())\n",
+        "        await stream.send(self._first_request())\n        self._loads.take(self.server)\n",
     ),
     Mutant(
         "a load report in which a failed call goes on for ever",

@@ -56,7 +56,6 @@ class LrsStream:
         self.xds_channel = xds_channel
         self._control_plane_stream = ControlPlaneStream("LRS", PATH, REMEDY, xds_channel)
         self._backoff = Backoff(random)
-        self._responses: ConflatingQueue[LrsResponse] = ConflatingQueue()
         self._reported_at = -math.inf
         self._received_response = False  # whether the present stream got a response
         self._logged_outage = ""  # the outage that was logged
@@ -81,11 +80,11 @@ class LrsStream:
 
     async def _run_stream(self, stream: ClientStream) -> None:
         await stream.send(self._first_request())
-        # A new queue for each stream: the server's request on the last one does not hold for the next.
-        self._responses = ConflatingQueue()
+        # A queue for each stream: the server's request on the last one does not hold for the next.
+        responses: ConflatingQueue[LrsResponse] = ConflatingQueue()
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._report, stream, name=f"lrs/{self.server.uri}/report")
-            await self._read(stream)
+            nursery.start_soon(self._report, stream, responses, name=f"lrs/{self.server.uri}/report")
+            await self._read(stream, responses)
             nursery.cancel_scope.cancel(reason="the LRS stream ended")
 
     def _first_request(self) -> bytes:
@@ -95,7 +94,7 @@ class LrsStream:
         request.node.client_features.append(SEND_ALL)
         return _serialize(request)
 
-    async def _read(self, stream: ClientStream) -> None:
+    async def _read(self, stream: ClientStream, responses: ConflatingQueue[LrsResponse]) -> None:
         while (data := await stream.receive()) is not None:
             message = parse(LoadStatsResponse, data)
             if message is None:
@@ -104,14 +103,14 @@ class LrsStream:
             # As for ADS (A57): a stream is a success once it got a response.
             self._backoff.reset()
             self._received_response = True
-            self._responses.put("order", parse_lrs_response(message))
+            responses.put("order", parse_lrs_response(message))
 
-    async def _report(self, stream: ClientStream) -> None:
+    async def _report(self, stream: ClientStream, responses: ConflatingQueue[LrsResponse]) -> None:
         """Send reports at the server's interval. A changed response restarts the interval, an equal one does not."""
         response: LrsResponse | None = None
         due = math.inf
         while True:
-            messages = await self._responses.next(due)
+            messages = await responses.next(due)
             if messages.get("order", response) != response:
                 response = messages["order"]
                 due = trio.current_time() + response.interval
