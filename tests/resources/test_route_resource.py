@@ -100,6 +100,14 @@ REFUSED = {
         to(retry_policy={"retry_on": "unavailable", "retry_back_off": {"base_interval": "0s"}}),
         "route.retry_policy.retry_back_off.base_interval error:must be greater than 0",
     ),
+    "retry back-off with a base below 0": (
+        to(retry_policy={"retry_back_off": {"base_interval": "-1s", "max_interval": "1s"}}),
+        "route.retry_policy.retry_back_off.base_interval.seconds error:value must be in the range [0, 315576000000]",
+    ),
+    "retry back-off with a limit below 0": (
+        to(retry_policy={"retry_back_off": {"base_interval": "1s", "max_interval": "-1s"}}),
+        "route.retry_policy.retry_back_off.max_interval.seconds error:value must be in the range [0, 315576000000]",
+    ),
     "retry back-off that shrinks": (
         to(retry_policy={"retry_back_off": {"base_interval": "2s", "max_interval": "1s"}}),
         "route.retry_policy.retry_back_off.max_interval error:must not be less than base_interval",

@@ -84,8 +84,8 @@ def _intervals(message: Any, problems: ValidationErrors) -> tuple[float, float]:
     back_off, at = message.retry_back_off, problems.at("retry_back_off")
     base = _interval(back_off, "base_interval", at)
     max_interval = _interval(back_off, "max_interval", at)
-    has_base = at.has_field(back_off, "base_interval")
-    if has_base and base is not None and max_interval is not None and max_interval < base:
+    at.has_field(back_off, "base_interval")
+    if base is not None and max_interval is not None and max_interval < base:
         at.at("max_interval").add("must not be less than base_interval")
     # A44: an unset max_interval is ten times the base interval, and 250 ms without any retry_back_off.
     base = max(base or 0.0, MIN_INTERVAL)
