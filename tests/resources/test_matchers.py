@@ -3,7 +3,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from trxds.core.metadata import Metadata
@@ -118,6 +118,7 @@ def test_a_text_that_is_no_decimal_integer_is_no_number(value: str) -> None:
     assert not Range(-(2**63), 2**63 - 1).matches(value)
 
 
+@example(-(2**63), -(2**63), 0)
 @given(st.integers(-(2**64), 2**64), st.integers(-(2**63), 2**63 - 1), st.integers(-(2**63), 2**63 - 1))
 def test_a_range_takes_its_start_and_leaves_its_end(value: int, start: int, end: int) -> None:
     in_64_bits = -(2**63) <= value < 2**63

@@ -2,7 +2,7 @@
 
 import logging
 from contextlib import asynccontextmanager
-from itertools import pairwise
+from itertools import count, pairwise
 
 import pytest
 import trio
@@ -307,6 +307,23 @@ async def test_the_end_of_an_answered_lrs_stream_is_no_warning_and_an_outage_is_
     told = [record for record in caplog.records if "no load reports to" in record.message]
     assert [record.levelname for record in told[:3]] == ["INFO"] * 3
     assert [record.levelname for record in told[3:]].count("WARNING") == 1
+
+
+async def test_an_outage_whose_reason_ended_an_answered_lrs_stream_before_is_a_warning(autojump_clock, caplog):
+    caplog.set_level(logging.INFO, "trxds.xds")
+    streams = count()
+
+    async def answer_only_the_first_stream(call):
+        if next(streams) == 0:
+            await call.send(protos.LoadStatsResponse(send_all_clusters=True).SerializeToString())
+        call.abort(StatusCode.UNAVAILABLE, "overloaded")
+
+    async with mesh_and_channel(hosts=1) as (mesh, channel):
+        mesh.plane_server.handlers[load.PATH] = answer_only_the_first_stream
+        await ask(channel)
+        await trio.sleep(60)
+    told = [record.levelname for record in caplog.records if "no load reports to" in record.message]
+    assert told[:3] == ["INFO", "WARNING", "INFO"]
 
 
 async def test_an_lrs_stream_that_was_answered_is_followed_by_another_in_a_second_however_often_that_is(autojump_clock):
