@@ -178,6 +178,10 @@ REFUSED = {
         f"{STATE}.typed_config.value[udpa.type.v1.TypedStruct].value[{COOKIE}] "
         "error:could not parse CookieBasedSessionState",
     ),
+    "unsupported filter, and no other": (
+        lds(http_filters=[http_filter("cors", CORS)]),
+        f"http_filters[0].typed_config.value[{CORS}] error:{UNSUPPORTED}",
+    ),
     "session header in the older typed struct": (
         lds(session(name="x", typed_config={"@type": T + "udpa.type.v1.TypedStruct", "type_url": T + HEADER})),
         f"{STATE}.typed_config.value[udpa.type.v1.TypedStruct].value[{HEADER}] "
