@@ -50,6 +50,23 @@ def test_an_error_of_all_servers_names_them_all(mesh: Mesh) -> None:
     )
 
 
+def test_a_resource_that_is_missing_is_awaited_from_any_server_that_is_connected(mesh: Mesh) -> None:
+    mesh.watches("x")
+    assert mesh.authority.describe_pending((CDS, "x")).endswith("there is no stream to the server yet")
+    mesh.fails("a")
+    mesh.opens("b")
+    assert mesh.authority.describe_pending((CDS, "x")).endswith("the server has sent nothing of it yet")
+    mesh.answers("b", x="1")
+    assert mesh.authority.describe_pending((CDS, "x")).endswith("the channel is about to act on that")
+
+
+def test_a_resource_is_asked_for_since_its_first_watcher_came(mesh: Mesh) -> None:
+    for now in (60.0, 120.0):
+        mesh.authority.watch(CDS, "x", now)
+    assert mesh.authority.resource(CDS, "x").since == "1970-01-01T00:01:00Z"
+    assert mesh.authority.watched_since == 60.0
+
+
 def test_no_fallback_happens_while_all_resources_are_cached(mesh: Mesh) -> None:
     mesh.watches("x")
     mesh.opens("a")
