@@ -9,6 +9,7 @@ from itertools import pairwise
 import pytest
 import trio
 from support.mesh import ask, spread
+from support.pinned import listed
 from support.plain import hosts_in_memory
 
 import trxds
@@ -334,6 +335,16 @@ async def test_a_session_that_moves_does_not_go_to_a_host_that_does_not_serve(au
             async with session.moving():
                 seen.add(await ask(session))
         assert mesh.hosts[2] not in seen
+
+
+async def test_the_hosts_of_a_channel_show_one_that_does_not_serve_while_it_is_connected(autojump_clock):
+    async with watched(Health(), Health(NOT_SERVING)) as (mesh, channel):
+        await ask(channel)
+        await settled()
+        assert [host.health for host in await listed(channel)] == ["UNKNOWN", "NOT_SERVING"]
+        mesh.fail(mesh.hosts[1])
+        await settled()
+        assert [host.health for host in await listed(channel)] == ["UNKNOWN", "UNKNOWN"]
 
 
 async def test_the_admin_surface_shows_a_host_that_does_not_serve(autojump_clock):
