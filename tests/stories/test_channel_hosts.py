@@ -1,4 +1,4 @@
-"""`channel.hosts()` lists every host of a channel, and `channel.watch_hosts()` its changes."""
+"""`channel.hosts()` lists every host of a channel, and `channel.hosts(watch=True)` its changes."""
 
 import pytest
 import trio
@@ -70,6 +70,23 @@ async def test_a_host_shows_what_its_resolver_says_and_the_state_of_its_connecti
         first, second = await listed(channel)
     assert (first.weight, first.hostname, first.attributes) == (3, "cart-0", {"zone": "a"})
     assert (first.state, second.state) == (Connectivity.READY, None)
+
+
+async def test_a_host_of_two_addresses_shows_the_state_of_the_one_that_is_connected(autojump_clock):
+    async with Mesh.run(2) as mesh, mesh.channel() as channel:
+        one, two = mesh.hosts
+        mesh.network.refuse(one)
+        both = xds.locality(one, two)
+        also = both["lb_endpoints"].pop()["endpoint"]
+        both["lb_endpoints"][0]["endpoint"]["additional_addresses"] = [also]
+        mesh.endpoints("cart", both)
+        mesh.cluster("legacy")
+        mesh.endpoints("legacy", [one])
+        mesh.route(xds.route("legacy", prefix="/legacy"), xds.route("cart"))
+        await method(channel)(b"")
+        await settled()
+        states = {host.cluster: host.state for host in await listed(channel)}
+    assert states == {"cart": Connectivity.READY, "legacy": Connectivity.TRANSIENT_FAILURE}
 
 
 async def test_the_hosts_of_each_leaf_of_an_aggregate_in_use_are_listed(autojump_clock):
