@@ -287,6 +287,16 @@ async def test_a_directory_that_cannot_be_written_stops_no_call_and_is_said_once
         assert str(tmp_path / "file") in written[0]
 
 
+async def test_a_relative_directory_stays_where_it_was_when_the_channel_opened(autojump_clock, tmp_path, monkeypatch):
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path)
+    async with Mesh.run(1) as mesh, mesh.channel(cache_dir="cache") as channel:
+        monkeypatch.chdir(tmp_path / "elsewhere")
+        await ask(channel)
+        await trio.sleep(5)
+    assert len(cached(tmp_path / "cache")) == 4
+
+
 async def test_a_channel_of_a_shared_client_and_one_without_xds_refuse_a_cache(autojump_clock, tmp_path):
     async with Mesh.run(1) as mesh:
         async with trxds.open_xds_client(bootstrap=mesh.bootstrap, network=mesh.network) as client:
