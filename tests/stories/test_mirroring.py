@@ -172,6 +172,16 @@ async def test_a_channel_that_closes_ends_its_copies(autojump_clock):
         assert made.shadow.reset == [[b""]]
 
 
+async def test_a_copy_that_waits_for_a_host_ends_unreported_with_the_channel(autojump_clock, caplog):
+    caplog.set_level("INFO", "trxds.client")
+    async with shadowed() as made:
+        made.mesh.network.black_hole("10.0.2.9:50051")
+        made.mesh.endpoints("shadow", ["10.0.2.9:50051"])
+        await ask(made.channel)
+        await settled()
+    assert caplog.text == ""
+
+
 async def test_a_call_that_a_fault_ends_is_not_copied(autojump_clock):
     async with shadowed() as made:
         abort = {"grpc_status": 10, "percentage": {"numerator": 100}}
