@@ -120,6 +120,21 @@ class TestEnd:
                 await told.wait()
             nursery.cancel_scope.cancel()
 
+    async def test_one_whose_turn_comes_as_the_pool_ends_is_told(self, autojump_clock, nursery):
+        async def wait(pool):
+            with pytest.raises(trio.ClosedResourceError, match="the block of the session pool"):
+                await visit(pool, "ben")
+            told.set()
+
+        told = trio.Event()
+        async with Mesh.run(1) as mesh, mesh.channel() as channel:
+            async with channel.sessions(max=1) as pool, pool.session("anna"):
+                nursery.start_soon(wait, pool)
+                await wait_all_tasks_blocked()
+            with trio.fail_after(1):
+                await told.wait()
+            assert channel.admin_view().sessions == set()
+
     async def test_with_its_channel_a_pool_ends(self, autojump_clock, nursery):
         async def wait(pool):
             with pytest.raises(trio.ClosedResourceError):
