@@ -74,7 +74,7 @@ class SessionRegistry:
         session = OpenSession(
             cookies, self.lifecycle, self.unsticky, self._now, required=required, first_within=first_within
         )
-        blocks = self.open.get(cookies, set())
+        blocks = self.open[cookies]
         blocks.add(session)
         try:
             yield session
