@@ -1,10 +1,12 @@
 """A program moves its session on purpose: it hands state over to a new host."""
 
+from contextlib import AsyncExitStack
+
 import pytest
 import trio
 from support.custom_policies import NAME, Lowest, ToLowest, asks_for
 from support.mesh import Mesh, ask, bidi, spread
-from support.sessions import in_cookie, in_header, listen, session_filter
+from support.sessions import b64, in_cookie, in_header, listen, session_filter
 from support.tasks import task_names
 from support.two_cookies import A, B, ask_orders, session_of_two_cookies
 from trio.testing import wait_all_tasks_blocked
@@ -226,6 +228,15 @@ class TestMoving:
                     assert await spread(old, 5) == {old.host: 5}
                     assert await spread(new, 5) == {new.host: 5}
 
+    async def test_the_blocks_calls_meet_its_hosts_whatever_session_their_own_headers_name(self, autojump_clock):
+        async with Mesh.run(3) as mesh:
+            listen(mesh, session_filter(state=in_header("x-session")))
+            async with mesh.channel() as channel, channel.session() as session:
+                await ask(session)
+                async with session.moving() as (old, new):
+                    named = [("x-session", b64(f"{new.host};cart"))]
+                    assert await ask(old, metadata=named) == old.host
+
     async def test_without_a_session_filter_it_says_so(self, autojump_clock):
         async with Mesh.run(2) as mesh, mesh.channel() as channel, channel.session() as session:
             await ask(session)
@@ -336,6 +347,16 @@ class TestMoving:
             with pytest.raises(trio.ClosedResourceError, match="the session's block is over"):
                 async with session.moving():
                     pass
+
+    async def test_a_move_whose_session_has_ended_before_it_moves_nothing(self, autojump_clock):
+        async with Mesh.run(2) as mesh, mesh.channel() as channel, channel.sessions(max=1) as pool:
+            async with pool.session("anna") as session:
+                host = await ask(session)
+                move = AsyncExitStack()
+                await move.enter_async_context(session.moving())
+            await move.aclose()
+            async with pool.session("anna") as session:
+                assert session.host == host
 
     async def test_the_end_of_the_session_ends_a_move_that_waits_for_a_host(self, autojump_clock):
         async with Mesh.run(1) as mesh, mesh.channel() as channel, trio.open_nursery() as nursery:
