@@ -101,6 +101,14 @@ async def test_a_cookie_replaces_those_of_longer_paths_of_its_name_only() -> Non
     assert list(session.pins) == [other, shorter]
 
 
+async def test_a_cookie_of_a_shorter_path_leaves_the_one_of_another_service() -> None:
+    session, everywhere = SessionCookies(), CookieKey(CART.name, "/")
+    session.record_response(set_cookie(CART, "10.0.0.1:80"), call_to("10.0.0.1:80", "/shop.Cart/Add"), session.view)
+    orders = call_to("10.0.0.2:80", "/shop.Orders/Get")
+    session.record_response(set_cookie(everywhere, "10.0.0.2:80"), orders, session.view)
+    assert {key: pin.host.host for key, pin in session.pins.items()} == {CART: "10.0.0.1:80", everywhere: "10.0.0.2:80"}
+
+
 async def test_a_session_that_comes_back_to_the_host_it_gave_up_has_not_moved() -> None:
     listener = Listener()
     session = SessionCookies(listener=listener)
@@ -146,6 +154,16 @@ async def test_a_cookie_of_the_servers_own_that_names_a_host_can_be_given_up() -
     assert (list(session.hosts(0.0)), session.pins) == ([CART], {})
     session.release(CART, RepinReason.RELEASED)
     assert session.hosts(0.0) == {}
+
+
+async def test_a_session_that_gives_one_of_two_cookies_up_is_on_the_host_of_the_other() -> None:
+    session = SessionCookies()
+    for key, host in ((CART, "10.0.0.1:80"), (ORDERS, "10.0.0.2:80")):
+        session.record_response(set_cookie(key, host), call_to(host, f"{key.path}/Add"), session.view)
+    session.release(ORDERS, RepinReason.RELEASED)
+    assert (session.host, session.cluster) == ("10.0.0.1:80", "shop")
+    session.release(CART, RepinReason.RELEASED)
+    assert (session.host, session.cluster) == ("", "")
 
 
 def moving(session: SessionCookies, key: CookieKey, host: str) -> tuple[SessionCookies, SessionCookies, SessionCookies]:
