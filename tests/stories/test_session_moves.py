@@ -348,6 +348,14 @@ class TestMoving:
                 async with session.moving():
                     pass
 
+    async def test_a_session_that_has_ended_without_a_host_says_that_it_is_over(self, autojump_clock):
+        async with Mesh.run(1) as mesh, mesh.channel() as channel:
+            async with channel.session() as session:
+                pass
+            with pytest.raises(trio.ClosedResourceError, match="the session's block is over"):
+                async with session.moving():
+                    pass
+
     async def test_a_move_whose_session_has_ended_before_it_moves_nothing(self, autojump_clock):
         async with Mesh.run(2) as mesh, mesh.channel() as channel, channel.sessions(max=1) as pool:
             async with pool.session("anna") as session:

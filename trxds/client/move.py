@@ -77,7 +77,6 @@ async def move_session(
     Pick the new host, run the block with both, and switch the session unless the block raises.
     """
     cookies = session.cookies
-    session.check_open()
     pin = cookies.pins.get(key)
     if pin is None or not pin.path:
         raise ValueError("the session has not used the cookie since it was imported; make a call with it first")

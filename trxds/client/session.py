@@ -154,6 +154,7 @@ class Session(CallerMethodFactory):
         there is no other host; `RuntimeError` if the session is moving already; and `trio.ClosedResourceError` after
         the session's end. Entering is always a checkpoint, and leaving is none.
         """
+        self._session.check_open()
         key = self._session.check_cookie(cookie)
         async with move_session(self._state, self._session, key) as (old, new):
             yield BoundCalls(self._state, self._interceptors, old), BoundCalls(self._state, self._interceptors, new)
