@@ -11,7 +11,7 @@ from trxds.lb.pick import Override, PickArgs
 from trxds.session_affinity.session import SessionCookies
 from trxds.session_affinity.session_events import SessionMoved, SessionPinned
 from trxds.session_affinity.session_hosts import CookieKey, SessionHost
-from trxds.session_affinity.session_token import SessionToken, TokenCookie
+from trxds.session_affinity.session_token import SessionToken, TokenCookie, decode_token, encode_token
 
 CART, ORDERS = CookieKey("cart", "/shop.Cart"), CookieKey("orders", "/shop.Orders")
 USER = Metadata([("user", "7")])
@@ -166,6 +166,30 @@ async def test_a_session_that_gives_one_of_two_cookies_up_is_on_the_host_of_the_
     assert (session.host, session.cluster) == ("", "")
 
 
+async def test_a_session_has_the_host_that_its_server_writes_over_the_one_of_the_filter() -> None:
+    session, call = SessionCookies(), call_to("10.0.0.1:80", "/shop.Cart/Add")
+    session.record_response(set_cookie(CART, "10.0.0.1:80"), call, session.view)
+    session.record_response(set_cookie(CART, "10.0.0.9:80"), call, session.view)
+    assert session.hosts(0.0) == {CART: SessionHost("10.0.0.9:80", "shop")}
+
+
+async def test_of_two_cookies_in_one_response_the_move_is_the_event() -> None:
+    session = SessionCookies()
+    session.record_response(set_cookie(CART, "10.0.0.1:80"), call_to("10.0.0.1:80", "/shop.Cart/Add"), session.view)
+    both = Metadata([*set_cookie(ORDERS, "10.0.0.2:80"), *set_cookie(CART, "10.0.0.2:80")])
+    event = session.record_response(both, call_to("10.0.0.2:80", "/shop.Cart/Add"), session.view)
+    assert isinstance(event, SessionMoved) and event.cookie == CART
+
+
+async def test_a_token_of_a_cookie_that_outlasts_all_dates_can_be_read() -> None:
+    session = SessionCookies()
+    ((name, value),) = set_cookie(CART, "10.0.0.1:80")
+    lasting = Metadata([(name, f"{value}; Max-Age=1000000000000")])
+    session.record_response(lasting, call_to("10.0.0.1:80", "/shop.Cart/Add"), session.view)
+    exported = session.export("xds:///shop", 0.0)
+    assert decode_token(encode_token(exported), "xds:///shop") == exported
+
+
 def moving(session: SessionCookies, key: CookieKey, host: str) -> tuple[SessionCookies, SessionCookies, SessionCookies]:
     """Return the cookies that a move of `key` to that host begins with, and those of its two hosts."""
     before = session.copy(without=session.keys_like(key))
@@ -208,6 +232,18 @@ async def test_a_move_keeps_the_other_values_that_calls_have_brought_meanwhile(n
     session.record_response(Metadata([(name, "x=new")]), call, session.view)
     session.switch((CART,), before, source, target)
     assert "x=new" in str([*session.metadata.fill(EMPTY, "/shop.Cart/Add")])
+
+
+async def test_a_move_keeps_what_calls_to_the_old_host_have_brought_meanwhile() -> None:
+    session = SessionCookies()
+    respond(session, CART, "10.0.0.1:80")
+    before, source, target = moving(session, CART, "10.0.0.2:80")
+    theme = Metadata([("set-cookie", "theme=dark")])
+    source.record_response(theme, call_to("10.0.0.1:80", "/shop.Cart/Add"), source.view)
+    session.switch((CART,), before, source, target)
+    (sent,) = session.metadata.fill(EMPTY, "/shop.Cart/Add").all("cookie")
+    assert "theme=dark" in str(sent)
+    assert session.host == "10.0.0.2:80"
 
 
 async def test_calls_that_are_bound_to_a_host_send_the_sessions_other_cookies() -> None:

@@ -50,3 +50,10 @@ async def test_a_session_header_that_is_stale_is_not_sent_back(session: SessionC
     call, response = PickArgs("/shop/Add", OWN, session_headers=("x-session",)), Metadata([("x-session", "old")])
     assert session.metadata.store((), response, call, lambda key: key == CookieKey("x-session", "")) == []
     assert session.metadata.header_names == set()
+
+
+async def test_the_callers_own_session_header_is_sent_in_place_of_the_sessions(session: SessionCookies) -> None:
+    call = PickArgs("/other/Add", OWN, session_headers=("x-session",))
+    session.record_response(Metadata([("x-session", "kept")]), call, session.view)
+    own = Metadata([("x-session", "own")])
+    assert session.metadata.fill(own, "/other/Add") == own
