@@ -19,6 +19,7 @@ from trxds import (
 )
 from trxds.client.session_event_stream import MAX_UNREAD, SessionEvents
 from trxds.session_affinity.cookie import encode
+from trxds.testing import resources as xds
 
 COOKIE = CookieKey("session", "/")
 
@@ -247,6 +248,27 @@ class TestEvents:
                 await ask(session)
             pinned = channel.admin_view().state.sessions.pinned
             assert (pinned.by_host, pinned._statuses) == ({}, {})
+
+    async def test_of_a_host_that_is_given_up_for_the_news_of_another_nothing_is_kept(self, autojump_clock):
+        class Released(Observer):
+            def session_changed(self, changed):
+                if changed.kind == "draining":
+                    for each in sessions:
+                        each.release()
+
+        async with Mesh.run(2) as mesh, mesh.channel() as channel:
+            mesh.cluster("cart", override_statuses=["UNKNOWN", "HEALTHY", "DRAINING"])
+            async with channel.session() as one, channel.session() as two:
+                sessions = [one, two]
+                while one.host == two.host:
+                    two.release()
+                    await ask(one)
+                    await ask(two)
+                with channel.observed_by(Released()):
+                    mesh.endpoints("cart", xds.locality(*mesh.hosts, health=dict.fromkeys(mesh.hosts, "DRAINING")))
+                    await wait_all_tasks_blocked()
+                pinned = channel.admin_view().state.sessions.pinned
+                assert (pinned.by_host, pinned._statuses) == ({}, {})
 
 
 class TestWaitDraining:

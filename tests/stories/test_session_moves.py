@@ -143,6 +143,19 @@ class TestMoving:
                     assert await ask(old) == host
                 assert await ask(session) == new.host != host
 
+    async def test_no_change_is_the_cause_of_a_move_though_the_host_is_draining(self, autojump_clock):
+        async with Mesh.run(3) as mesh:
+            mesh.cluster("cart", override_statuses=["UNKNOWN", "HEALTHY", "DRAINING"])
+            async with mesh.channel() as channel, channel.session() as session:
+                host = await ask(session)
+                mesh.endpoints("cart", xds.locality(*mesh.hosts, health={host: "DRAINING"}))
+                assert (await session.wait_draining()).change
+                events = session.events()
+                async with session.moving():
+                    pass
+                moved = await anext(events)
+                assert (moved.reason, moved.change) == (RepinReason.REQUESTED, "")
+
     @pytest.mark.parametrize("policy", ["RING_HASH", "LEAST_REQUEST"])
     async def test_every_policy_finds_another_host(self, policy, autojump_clock):
         async with Mesh.run(3) as mesh:
