@@ -332,6 +332,16 @@ class TestNoSessionWaitsForItself:
                 assert trio.current_time() == began
                 nursery.cancel_scope.cancel()
 
+    async def test_a_bound_below_the_time_of_the_warning_is_kept(self, autojump_clock, nursery):
+        async with Mesh.run(1) as mesh, mesh.channel() as channel:
+            await ask(channel)
+            async with channel.session(first_within=0.5) as session:
+                await nursery.start(self.silent_first_call, session)
+                began = trio.current_time()
+                await ask(session)
+                assert trio.current_time() - began == pytest.approx(0.5)
+                nursery.cancel_scope.cancel()
+
     async def test_calls_go_on_with_the_headers_of_a_first_call_that_stays_open(self, autojump_clock):
         async with Mesh.run(2) as mesh, mesh.channel() as channel:
             await ask(channel)
