@@ -13,6 +13,7 @@ from trxds.core.arguments import check_number
 from trxds.core.plural import plural
 from trxds.core.status import RpcError, Status, StatusCode
 from trxds.lb.pick import Override, PickArgs
+from trxds.resolver.target_uri import is_xds
 from trxds.resources.experiments import OVERRIDE_HOST_VARIABLE, read_experiments
 from trxds.session_affinity.cookie import path_matches
 from trxds.session_affinity.first_call import FirstCall
@@ -78,7 +79,7 @@ def why_not_sticky(target: str, call: PickArgs) -> str:
         return _why_lost(call)
     for each in _session_filters(call):
         return f"the session filter's cookie has the path {each.path}, which does not cover the method; set it to /"
-    if not target.lower().startswith("xds:"):
+    if not is_xds(target):
         return (
             "the target has no control plane, and the program configures no cookie; give open_channel "
             'affinity=trxds.CookieAffinity("session"), or a service config with statefulSession'
