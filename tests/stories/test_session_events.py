@@ -7,6 +7,7 @@ from support.sessions import drain, in_cookie, listen, remove, session_filter, t
 from trio.testing import wait_all_tasks_blocked
 
 from trxds import (
+    Connectivity,
     CookieKey,
     Observer,
     RepinReason,
@@ -248,6 +249,17 @@ class TestEvents:
                 await ask(session)
             pinned = channel.admin_view().state.sessions.pinned
             assert (pinned.by_host, pinned._statuses) == ({}, {})
+
+    async def test_a_session_learns_that_its_host_drains_while_the_channel_is_idle(self, autojump_clock):
+        async with Mesh.run(2) as mesh, mesh.channel(idle_timeout=5) as channel, channel.session() as session:
+            host = await ask(session)
+            events = session.events()
+            await trio.sleep(10)
+            assert channel.state is Connectivity.IDLE
+            mesh.endpoints("cart", xds.locality(*mesh.hosts, health={host: "DRAINING"}))
+            with trio.fail_after(1):
+                assert isinstance(await anext(events), SessionDraining)
+            assert channel.state is Connectivity.IDLE
 
     async def test_of_a_host_that_is_given_up_for_the_news_of_another_nothing_is_kept(self, autojump_clock):
         class Released(Observer):
