@@ -7,6 +7,7 @@ from support.mesh import Mesh, bidi, method
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 import trxds
+from trxds.client.background_services import run_with_services
 
 pytestmark = pytest.mark.slow
 
@@ -111,3 +112,15 @@ async def test_a_crash_in_the_channel_reaches_the_opener_as_one_error(autojump_c
             async with mesh.channel() as channel:
                 await method(channel)(b"")
         assert caught.value.__cause__ is not None
+
+
+async def test_a_service_that_crashes_at_the_end_of_its_block_is_logged_and_harms_no_block(autojump_clock, caplog):
+    async def crash_at_the_end():
+        try:
+            await trio.sleep_forever()
+        finally:
+            raise KeyError("bug")
+
+    async with run_with_services("the service", {"crash": crash_at_the_end}):
+        await wait_all_tasks_blocked()
+    assert "a bug in trxds ends the service" in caplog.text
