@@ -114,6 +114,23 @@ async def test_a_crash_in_the_channel_reaches_the_opener_as_one_error(autojump_c
         assert caught.value.__cause__ is not None
 
 
+async def test_a_crash_in_the_channel_is_the_error_of_a_call_outside_of_its_block(autojump_clock, monkeypatch, nursery):
+    async def call_it(channel):
+        with pytest.raises(trxds.TrxdsInternalError, match="a bug in trxds ended the channel to xds:///shop"):
+            await method(channel)(b"")
+        told.set()
+
+    told = trio.Event()
+    monkeypatch.setattr("trxds.resolver.xds_resolver.XdsResolver._handle_messages", lambda *args: 1 / 0)
+    async with Mesh.run(1) as mesh:
+        with pytest.raises(trxds.TrxdsInternalError):
+            async with mesh.channel() as channel:
+                nursery.start_soon(call_it, channel)
+                await trio.sleep_forever()
+        with trio.fail_after(1):
+            await told.wait()
+
+
 async def test_a_service_that_crashes_at_the_end_of_its_block_is_logged_and_harms_no_block(autojump_clock, caplog):
     async def crash_at_the_end():
         try:
