@@ -85,15 +85,16 @@ def no_reported_call_goes_on_for_ever(world: World) -> None:
         # Reports end with the last cluster that asks for them.
         if sender.reports[-1].at < trio.current_time() - 1.5 * REPORT_INTERVAL:
             continue
-        for name, stats in sender.reports[-1].clusters.items():
+        for stats in sender.reports[-1].stats:
             if calls := sum(_in_progress(stats)):
+                name = stats.cluster_name
                 text = f"{sender.node} told {sender.plane.address} last of {calls} calls of {name} in progress"
                 world.violated("counts_return_to_zero", text)
 
 
 def _issued(report: LoadRequest, cluster: str) -> int:
-    stats = report.clusters.get(cluster)
-    return sum(each.total_issued_requests for each in stats.upstream_locality_stats) if stats is not None else 0
+    found = [each for stats in report.stats if stats.cluster_name == cluster for each in stats.upstream_locality_stats]
+    return sum(each.total_issued_requests for each in found)
 
 
 def _in_progress(stats) -> Iterator[int]:

@@ -94,8 +94,8 @@ def summed(reports: Iterable[Any], *, by_zone: bool = True) -> dict[str, dict[An
     """What all the reports say together of each cluster, of each of its zones or of all of them together."""
     sums: dict[str, Counter[Any]] = {}
     for report in reports:
-        for cluster, stats in report.clusters.items():
-            into = sums.setdefault(f"{cluster} {stats.cluster_service_name}", Counter())
+        for stats in report.stats:
+            into = sums.setdefault(f"{stats.cluster_name} {stats.cluster_service_name}", Counter())
             into["dropped"] += stats.total_dropped_requests
             for dropped in stats.dropped_requests:
                 into["dropped", dropped.category] += dropped.dropped_count

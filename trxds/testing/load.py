@@ -20,12 +20,17 @@ PATH = "/envoy.service.load_stats.v3.LoadReportingService/StreamLoadStats"
 
 
 class LoadRequest(Struct, frozen=True):
-    """A `LoadRequest` is one LoadStatsRequest as received; `clusters` has its ClusterStats messages by cluster."""
+    """A `LoadRequest` is one LoadStatsRequest as received."""
 
-    clusters: dict[str, Any]
+    stats: list[Any]  # its ClusterStats messages; a cluster has one for each of its EDS services
     node: Any  # the Node message, or None; None too if an earlier request of the stream had it
     stream: int  # which stream, counted from 1
     at: float  # seconds on Trio's clock
+
+    @property
+    def clusters(self) -> dict[str, Any]:
+        """The ClusterStats messages by cluster, of several services the last one's."""
+        return {each.cluster_name: each for each in self.stats}
 
 
 class LoadReportingService:
@@ -99,7 +104,7 @@ class LoadReportingService:
 
 def _to_record(message: Any, stream: int, is_known: bool) -> LoadRequest:
     return LoadRequest(
-        {each.cluster_name: each for each in message.cluster_stats},
+        list(message.cluster_stats),
         message.node if message.HasField("node") and not is_known else None,
         stream,
         trio.current_time(),
