@@ -75,10 +75,10 @@ def _seen(server: ScriptedServer, name: str, outcome: Outcome) -> Seen:
 
 
 def _comparable(seen: Seen, script: Any) -> Any:
-    """What must be equal: a message only if the server sent it, and a request only if the server waited for its end."""
+    """What must be equal: a message only if the server sent it, and a request only if it first waited for its end."""
     actions = [script[min(index, len(script) - 1)] for index in range(len(seen.attempts))]
     attempts = [
-        (headers, body if ("request",) in each else None)
+        (headers, body if each[:1] == [("request",)] else None)
         for (headers, body), each in zip(seen.attempts, actions, strict=True)
     ]
     outcome = seen.outcome

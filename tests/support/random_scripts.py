@@ -83,7 +83,9 @@ def attempt(draw: Random, *, one_reply: bool, is_throttled: bool = False) -> lis
             return [*actions, *opening, ("reset", draw.choice(_RESETS))]
         case "goaway":
             going = ("goaway", draw.choice([0, 1, 1]), draw.choice([0, 0, 2, 11]))
-            return [*actions, *opening, going, ("sleep", draw.choice([0, 0.02])), ("close",)]
+            # grpcio does not read a GOAWAY if a write finds the connection closed before it.
+            written: list[Action] = [("request",)] if going[1] else []
+            return [*actions, *opening, going, *written, ("sleep", draw.choice([0, 0.02])), ("close",)]
         case "close":
             return [("request",), *opening, draw.choice([("close",), ("cut",)]) if not opening else ("close",)]
         case "http":
