@@ -207,11 +207,7 @@ class Limits(Topic):
 
 
 class Loads(Topic):
-    """Load reports of some clusters (LRS), of which the control plane may want only some.
-
-    In one history of ten grpcio's reports are wrong for a cluster whose reports begin or end: they have none of the
-    calls made, or more.
-    """
+    """Load reports of some clusters (LRS), of which the control plane may want only some."""
 
     reports_loads = True
 
