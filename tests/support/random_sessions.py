@@ -1,4 +1,7 @@
-"""Random listeners with the session filter, and calls with random cookies, for two clients that must do the same."""
+"""Random listeners with the session filter, and calls with random cookies, for two clients that must do the same.
+
+Not drawn is a second session filter, with which grpcio's first one sets a cookie without a host (`docs/grfc-map.md`).
+"""
 
 import base64
 
@@ -20,23 +23,35 @@ def sessions_case(draw, number, addresses):
         homes |= dict.fromkeys(hosts, name)
         resources += _session_cluster(draw, name, hosts)
     weights = {name: 0 for name in names} | {draw.choice(names): 1}
-    cookie = draw.choice(["session", "s", "a.b", "S"])
+    cookies = draw.sample(["session", "s", "a.b", "S"], 2)
     route = xds.route(weights if len(names) > 1 or draw.chance(0.5) else names[0])
-    if draw.chance(0.15):
-        override = f"{_TYPES}extensions.filters.http.stateful_session.v3.StatefulSessionPerRoute"
-        route |= xds.filter_overrides(stateful_session={"@type": override, "disabled": True})
-    made = xds.stateful_session(
-        cookie,
-        path=draw.choice(["", "/", "/a.B", "/a.B/", "/x", "/a.B/C"]),
-        ttl=draw.choice([None, 0, 1, 120, 0.5, 1.5]),
-    )
+    routes = xds.routes(f"r-{number}", route)
+    for scope in (routes["virtual_hosts"][0], route, *route["route"].get("weighted_clusters", {}).get("clusters", ())):
+        if draw.chance(0.15):
+            scope |= xds.filter_overrides(stateful_session=_override(draw, cookies))
     resources += [
-        xds.listener(f"case-{number}", routes=f"r-{number}", filters=[made]),
-        xds.routes(f"r-{number}", route),
+        xds.listener(f"case-{number}", routes=f"r-{number}", filters=[_session_filter(draw, cookies)]),
+        routes,
     ]
     paths = ["/a.B/C", "/a.B/Cx", "/a.Bx/C", "/x/y", "/x.y/z"]
-    calls = [{"path": draw.choice(paths), "metadata": _cookies(draw, cookie, homes)} for _ in range(10)]
+    calls = [{"path": draw.choice(paths), "metadata": _cookies(draw, cookies, homes)} for _ in range(10)]
     return Case(f"case-{number}", resources, calls, times=9, warm=True)
+
+
+def _session_filter(draw, cookies):
+    path = draw.choice(["", "/", "/a.B", "/a.B/", "/x", "/a.B/C"])
+    return xds.stateful_session(draw.choice(cookies), path=path, ttl=draw.choice([None, 0, 1, 120, 0.5, 1.5]))
+
+
+def _override(draw, cookies):
+    """Another cookie, or none."""
+    state = _session_filter(draw, cookies)["typed_config"]["session_state"]
+    off = draw.choice([{"disabled": True}, {}, {"stateful_session": {}}])
+    made = {
+        "@type": f"{_TYPES}extensions.filters.http.stateful_session.v3.StatefulSessionPerRoute",
+        **draw.choice([off, {"stateful_session": {"session_state": state}}]),
+    }
+    return {"@type": f"{_TYPES}config.route.v3.FilterConfig", "config": made} if draw.chance(0.2) else made
 
 
 def _session_cluster(draw, name, hosts):
@@ -50,13 +65,16 @@ def _session_cluster(draw, name, hosts):
     return xds.cluster(name, override_statuses=draw.choice(statuses)), xds.endpoints(name, *localities)
 
 
-def _cookies(draw, cookie, homes):
-    if draw.chance(0.1):
+def _cookies(draw, cookies, homes):
+    pairs = [f"{_cookie_name(draw, each)}={_cookie_value(draw, homes)}" for each in cookies if draw.chance(0.7)]
+    if not pairs:
         return []
-    name = cookie if draw.chance(0.9) else draw.choice(["other", cookie.swapcase(), f"{cookie}x", f"${cookie}"])
-    value = _cookie_value(draw, homes)
-    form = draw.choice(["{}={}"] * 6 + ["a=b; {}={}", "{}={}; a=b", "x; {}={}", "a=b; {}={}; c"])
-    return [("cookie", form.format(name, value))]
+    form = draw.choice(["{}"] * 6 + ["a=b; {}", "{}; a=b", "x; {}", "a=b; {}; c"])
+    return [("cookie", form.format("; ".join(pairs)))]
+
+
+def _cookie_name(draw, cookie):
+    return cookie if draw.chance(0.9) else draw.choice(["other", cookie.swapcase(), f"{cookie}x", f"${cookie}"])
 
 
 def _cookie_value(draw, homes):
