@@ -20,9 +20,9 @@ NUMBERS = ("0", "1", "5", "14", "16", "17", "99", "-1", "", "x", "+5", "1.5", "0
 def mesh(draw: Random, number: int, cluster: str) -> list[Any]:
     """The resources of a listener with fault filters, and of its routes, which may override them."""
     names = draw.choice([["f"], ["f"], ["f", "g"]])
-    route = xds.route(cluster)
+    route = xds.route({cluster: 1})
     routes = xds.routes(f"r-{number}", route)
-    for scope in (route, routes["virtual_hosts"][0]):
+    for scope in (route, routes["virtual_hosts"][0], *route["route"]["weighted_clusters"]["clusters"]):
         if draw.random() < 0.25:
             scope["typed_per_filter_config"] = {draw.choice(names): {"@type": _FAULT, **fault(draw)}}
     filters = [{"name": name, "typed_config": {"@type": _FAULT, **fault(draw)}} for name in names]
