@@ -15,7 +15,7 @@ from trxds.testing import resources as xds
 from trxds.transport.grpc_timeout import decode_timeout
 
 from . import random_scripts
-from .calls_compared import Difference, Seen, by_key, differences
+from .calls_compared import WARM, Difference, Seen, by_key, differences
 from .scripted_server import ScriptedServer
 from .two_clients import Order, outcomes
 
@@ -174,7 +174,9 @@ async def times(seed: int, peer: str) -> list[tuple[Any, Any]]:
             # Above 27,000 hours grpcio says 27,000; below a second the machine's pace would count.
             timeout = draw.choice([None, 2, 3.5, 60, 99.999, 3_600, 100_000, 1e7, 5e7])
             calls.append({"path": "/a/b", "metadata": [("x-script", str(number))], "timeout": timeout})
-        order = Order(f"ipv4:{address}", calls, config)
+        server.scripts["warm"] = [random_scripts.REPLY_AND_OK]
+        warm = {"path": WARM, "metadata": [("x-script", "warm")], "timeout": random_scripts.PATIENCE}
+        order = Order(f"ipv4:{address}", [warm, *calls], config)
         for client in (peer, "ours"):
             await outcomes(client, [order])
     said = [(times_left(server, "ours", call), times_left(server, peer, call)) for call in calls]

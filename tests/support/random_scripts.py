@@ -19,6 +19,7 @@ from typing import Any
 
 from .scripted_server import Action, Fields
 
+PATIENCE = 30  # seconds for a call; on a busy machine a first one in Java takes more than five
 RESPONSE: Fields = [(b":status", b"200"), (b"content-type", b"application/grpc")]
 REPLY = b"\0\0\0\0\1r"
 REPLY_AND_OK: list[Action] = [("request",), ("headers", RESPONSE), ("data", REPLY), ("end", [(b"grpc-status", b"0")])]
@@ -56,7 +57,7 @@ def call(draw: Random, name: str) -> dict[str, Any]:
     kind = draw.choice(["unary", "unary", "client_stream", "server_stream", "bidi"])
     count = draw.choice([0, 1, 2, 3]) if kind in ("client_stream", "bidi") else 1
     messages = [base64.b64encode(draw.choice([b"", b"m", b"long" * 500])).decode() for _ in range(count)]
-    return {"path": "/a/b", "kind": kind, "messages": messages, "metadata": [("x-script", name)], "timeout": 5}
+    return {"path": "/a/b", "kind": kind, "messages": messages, "metadata": [("x-script", name)], "timeout": PATIENCE}
 
 
 def attempt(draw: Random, *, one_reply: bool, is_throttled: bool = False) -> list[Action]:
