@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from trxds.transport.engine import Http2Engine
 from trxds.transport.events import DataReceived, Event, HeadersReceived, UnaryResponse
+from trxds.transport.framing import frame
 
 
 def receive_all(engine: Http2Engine, data: bytes) -> list[Event]:
@@ -18,8 +19,9 @@ def parts_of(event: Event) -> tuple[Event, ...]:
     """The three events that an `Answered` stands for; any other is itself."""
     if not isinstance(event, UnaryResponse):
         return (event,)
+    data = frame(event.message)
     return (
         HeadersReceived(event.stream_id, event.headers, False),
-        DataReceived(event.stream_id, event.data, len(event.data), False),
+        DataReceived(event.stream_id, data, len(data), False),
         HeadersReceived(event.stream_id, event.trailers, True),
     )

@@ -25,6 +25,7 @@ from trxds.transport.events import (
     WindowUpdated,
 )
 from trxds.transport.fast_http2 import FastHttp2Engine
+from trxds.transport.framing import frame as message_frame
 from trxds.transport.h2_engine import H2LibraryEngine
 from trxds.transport.options import WireOptions
 
@@ -106,8 +107,8 @@ def test_a_complete_request_leaves_with_its_headers_and_is_charged_to_both_windo
     room, window = pair.client.initial_data_limit(), pair.client.connection_window
     assert room == OPTIONS.max_frame  # the windows are wider
     stream_id = pair.client.open_stream(FIXED, [], [], b"hello")
-    assert pair.client.connection_window == window - 5
-    assert pair.to_server() == [HeadersReceived(1, REQUEST, False), DataReceived(1, b"hello", 5, True)]
+    assert pair.client.connection_window == window - 10
+    assert pair.to_server() == [HeadersReceived(1, REQUEST, False), DataReceived(1, message_frame(b"hello"), 10, True)]
     pair.server.send_headers(stream_id, [*RESPONSE, (b"grpc-status", b"0")], end=True)
     assert pair.to_client() == [HeadersReceived(1, [*RESPONSE, (b"grpc-status", b"0")], True)]
 

@@ -18,6 +18,7 @@ from trxds.transport.events import (
 )
 from trxds.transport.fast_http2 import FastHttp2Engine
 from trxds.transport.frames import END_HEADERS, END_STREAM, MAX_WINDOW
+from trxds.transport.framing import frame as message_frame
 from trxds.transport.options import WireOptions
 
 FIELDS = ((b":method", b"POST"), (b":scheme", b"http"), (b":path", b"/a/B"), (b":authority", b"a"))
@@ -39,7 +40,7 @@ def data(payload: bytes = b"", *, end: bool = False, stream_id: int = 1) -> byte
 def begin(*, ended: bool = False, options: WireOptions | None = None) -> FastHttp2Engine:
     """Return an engine whose stream 3 was reset, and whose stream 1 has got headers; `ended`: it sends no more."""
     engine = FastHttp2Engine(options or WireOptions())
-    engine.open_stream(FIELDS, [], [], b"request" if ended else b"")
+    engine.open_stream(FIELDS, [], [], b"request" if ended else None)
     engine.open_stream(FIELDS, [], [])
     engine.reset(3, ErrorCode.CANCEL)
     engine.receive(frame(frames.SETTINGS, stream_id=0) + headers())
@@ -145,7 +146,7 @@ def test_an_answer_with_new_headers_is_read_frame_by_frame() -> None:
 
     def answer(block: bytes) -> list[Event]:
         stream_id = engine.open_stream(FIELDS, [], [], b"request")
-        parts = headers(block, stream_id=stream_id), data(b"x", stream_id=stream_id)
+        parts = headers(block, stream_id=stream_id), data(message_frame(b"x"), stream_id=stream_id)
         return engine.receive(b"".join((*parts, headers(b"\x88", end=True, stream_id=stream_id))))
 
     for block in (OK, OK, NEW_HEADER, OK):

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from trxds.core.status import StatusCode
 from trxds.transport.compression import Compressed
-from trxds.transport.framing import PREFIX_SIZE, Deframer, frame, single_message
+from trxds.transport.framing import PREFIX_SIZE, Deframer, frame
 
 messages_and_cuts = st.tuples(st.lists(st.binary(max_size=40), max_size=6), st.lists(st.integers(0, 300), max_size=12))
 
@@ -55,19 +55,12 @@ def test_a_message_above_the_limit_is_refused_by_its_prefix_alone() -> None:
 def test_a_whole_message_above_the_limit_is_refused_too() -> None:
     problem = Deframer(10).feed(frame(b"x" * 11))
     assert problem is not None and problem.code is StatusCode.RESOURCE_EXHAUSTED
-    assert single_message(frame(b"x" * 11), 10) is None
 
 
 def test_a_message_at_the_limit_is_taken() -> None:
     deframer = Deframer(10)
     assert deframer.feed(frame(b"x" * 10)) is None
     assert deframer.take() == b"x" * 10
-    assert single_message(frame(b"x" * 10), 10) == b"x" * 10
-
-
-@pytest.mark.parametrize("data", [b"", b"\0\0", frame(b"x")[:-1], frame(b"x") + b"y", frame(b"x") * 2])
-def test_data_that_is_not_exactly_one_message_is_no_single_message(data: bytes) -> None:
-    assert single_message(data, 10) is None
 
 
 @pytest.mark.parametrize(

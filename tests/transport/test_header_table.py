@@ -13,12 +13,11 @@ from hypothesis import strategies as st
 from trxds.transport import frames
 from trxds.transport.engine import Fields
 from trxds.transport.fast_http2 import FastHttp2Engine
-from trxds.transport.framing import frame
 from trxds.transport.header_blocks import BlockEncoder
 from trxds.transport.options import WireOptions
 from trxds.transport.request import RequestHeaders
 
-MESSAGE = frame(b"x" * 100)
+MESSAGE = b"x" * 100
 SECRETS = [(b"cookie", b"session=1"), (b"authorization", b"Bearer 1"), (b"grpc-previous-rpc-attempts", b"1")]
 TIMEOUT = [(b"grpc-timeout", b"9999999u")]
 
@@ -147,7 +146,7 @@ def test_the_table_follows_the_order_of_the_wire_whatever_is_cancelled_before_it
             case (fields, metadata, uncached):
                 # Three of the largest fields need CONTINUATION frames.
                 metadata = [(name, value * (2 if name == b"x-large" else 1)) for name, value in metadata]
-                stream_id = engine.open_stream(fields, metadata, uncached, MESSAGE if uncached else b"")
+                stream_id = engine.open_stream(fields, metadata, uncached, MESSAGE if uncached else None)
                 sent[stream_id] = [*fields, *metadata, *uncached]
     peer.read()
     assert peer.requests == sent

@@ -7,6 +7,7 @@ from support.engines import parts_of
 from support.fast_engine import FIXED, OPTIONS, RESPONSE, frame, headers
 
 from trxds.transport import frames
+from trxds.transport.compression import Compressed
 from trxds.transport.events import (
     ConnectionFailed,
     DataReceived,
@@ -16,6 +17,7 @@ from trxds.transport.events import (
     UnaryResponse,
 )
 from trxds.transport.fast_http2 import FastHttp2Engine
+from trxds.transport.framing import frame as message_frame
 from trxds.transport.header_blocks import BlockEncoder
 from trxds.transport.options import WireOptions
 
@@ -48,8 +50,16 @@ def plain(fields: list[tuple[bytes, bytes]], flags: int, stream_id: int) -> byte
     return frame(1, flags, stream_id, BlockEncoder().encode((), fields, []))
 
 
-def answer(stream_id: int, data: bytes = b"data") -> bytes:
+ONE = message_frame(b"data")
+
+
+def answer_with(data: bytes, stream_id: int = 5) -> bytes:
+    """Return an answer that is usual, except perhaps for its data."""
     return plain(RESPONSE, 4, stream_id) + frame(0, 0, stream_id, data) + plain(TRAILERS, 5, stream_id)
+
+
+def answer(stream_id: int, message: bytes = b"data") -> bytes:
+    return answer_with(message_frame(message), stream_id)
 
 
 @pytest.fixture
@@ -66,7 +76,7 @@ def test_a_usual_unary_answer_is_one_event(usual: FastHttp2Engine) -> None:
     assert isinstance(event, UnaryResponse)
     assert list(parts_of(event)) == [
         HeadersReceived(5, RESPONSE, False),
-        DataReceived(5, b"data", 4, False),
+        DataReceived(5, ONE, len(ONE), False),
         HeadersReceived(5, TRAILERS, True),
     ]
 
@@ -83,12 +93,18 @@ def test_several_usual_unary_answers_in_one_read_are_one_event_each(usual: FastH
 @pytest.mark.parametrize(
     "data",
     [
-        plain(RESPONSE, 4, 5) + frame(0, 0, 5) + plain([(b"grpc-status", b"5")], 5, 5),  # never read before
-        plain(RESPONSE, 4, 5) + frame(0, 0, 5) + plain(TRAILERS, 5, 7),  # of two streams
-        plain(RESPONSE, 4, 5) + frame(0, 0, 5) + plain(TRAILERS, 4, 5),  # the stream does not end
-        plain(RESPONSE, 4, 5) + frame(0, 8, 5, b"\0") + plain(TRAILERS, 5, 5),  # padded
+        plain(RESPONSE, 4, 5) + frame(0, 0, 5, ONE) + plain([(b"grpc-status", b"5")], 5, 5),  # never read before
+        plain(RESPONSE, 4, 5) + frame(0, 0, 5, ONE) + plain(TRAILERS, 5, 7),  # of two streams
+        plain(RESPONSE, 4, 5) + frame(0, 0, 5, ONE) + plain(TRAILERS, 4, 5),  # the stream does not end
+        plain(RESPONSE, 4, 5) + frame(0, 8, 5, message_frame(b"\0")) + plain(TRAILERS, 5, 5),  # padded, and by no byte
+        answer_with(b""),
+        answer_with(ONE + ONE),
+        answer_with(ONE[:-1]),
+        answer_with(ONE[:3]),
+        answer_with(message_frame(Compressed(b"data"))),
+        answer_with(b"\2" + ONE[1:]),  # no flag that gRPC has
         plain(RESPONSE, 4, 5) + frame(6, 0, 0, bytes(8)) + plain(TRAILERS, 5, 5),
-        plain(RESPONSE, 4, 5) + frame(0, 0, 7) + plain(TRAILERS, 5, 5),  # data of another stream
+        plain(RESPONSE, 4, 5) + frame(0, 0, 7, ONE) + plain(TRAILERS, 5, 5),  # data of another stream
         frame(1, 1, 7, b"x") + answer(5),  # in the middle of a header block
         answer(1),  # which has been answered in part below
     ],
@@ -130,4 +146,4 @@ def test_a_reserved_bit_changes_nothing_about_an_answer(usual: FastHttp2Engine, 
 def test_a_usual_answer_is_charged_to_the_connections_window(usual: FastHttp2Engine) -> None:
     before = usual._streams.receive_window
     usual.receive(answer(5))
-    assert before - usual._streams.receive_window == len(b"data")
+    assert before - usual._streams.receive_window == len(ONE)

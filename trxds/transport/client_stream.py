@@ -13,7 +13,7 @@ from trxds.core.status import CANCELLED, Status, StatusCode
 
 from .compression import Compressed
 from .events import DataReceived, ErrorCode, HeadersReceived, UnaryResponse
-from .framing import single_message
+from .framing import frame
 from .http2_connection import Http2Connection
 from .inline_read import InlineReads
 from .request import Request
@@ -259,9 +259,8 @@ class ClientStream:
         self._accept_initial(event.headers)
         if self.status is not None:
             return
-        reply = single_message(event.data, self.request.max_receive_size) if self.request.one_reply else None
-        if reply is not None:
-            self._reply = reply
+        if self.request.one_reply and len(event.message) <= self.request.max_receive_size:
+            self._reply = event.message
             http2 = self.connection.http2
             http2.counts.messages_received += 1
             http2.counts.last_received = http2.reader.last_read
@@ -270,7 +269,8 @@ class ClientStream:
                 status = failed_status(status, event.trailers, deadline_passed=_is_past_deadline(self.request))
             return self._finish(status, trailing)
         (self.incoming or self.make_incoming()).is_open = False  # its end has come, so opening its window has no use
-        self.accept(DataReceived(event.stream_id, event.data, len(event.data), False))
+        data = frame(event.message)
+        self.accept(DataReceived(event.stream_id, data, len(data), False))
         if self.status is None:
             self._accept_trailers(event.trailers)
 

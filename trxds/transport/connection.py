@@ -25,6 +25,7 @@ from .events import (
     code_name,
 )
 from .fast_http2 import FastHttp2Engine
+from .framing import PREFIX_SIZE
 from .http2_connection import Http2Connection
 from .inline_read import READ_FRESHNESS, InlineReads
 from .keepalive import Keepalive, set_user_timeout
@@ -210,7 +211,7 @@ class Connection:
         for event in events:
             match event:
                 case UnaryResponse():
-                    http2.flow.count_received(len(event.data))
+                    http2.flow.count_received(PREFIX_SIZE + len(event.message))
                     stream = streams.get(event.stream_id)
                     if stream is not None:
                         answers += 1

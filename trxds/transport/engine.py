@@ -66,13 +66,13 @@ class Http2Engine(Protocol):
         """Return the bytes that a stream may send along with its headers if it is opened now."""
 
     def open_stream(
-        self, method_headers: Fields, metadata: Headers, uncached_headers: Headers, complete_request: Octets = b""
+        self, method_headers: Fields, metadata: Headers, uncached_headers: Headers, message: bytes | None = None
     ) -> int:
         """Begin a request; return the new stream's identifier.
 
         `uncached_headers` are fields whose values do not come again: they enter no compression table, where they would
-        displace those that do. `complete_request` is all the data of the request, if that is known and no larger than
-        `initial_data_limit()`: the client's half ends with it.
+        displace those that do. `message` is the only one of the request, if that is known and with its prefix no
+        larger than `initial_data_limit()`: the client's half ends with it.
         """
 
     def write(self, stream_id: int, data: Octets, *, end: bool, limit: int) -> int:

@@ -78,11 +78,11 @@ class DataReceived(_StreamContent, frozen=True):
 class UnaryResponse(_StreamContent, frozen=True):
     """Headers, one DATA frame and trailers that end the peer's half, which came together.
 
-    The event stands for three; most unary calls are answered so.
+    The frame has exactly one message, uncompressed. The event stands for three; most unary calls are answered so.
     """
 
     headers: Headers
-    data: bytes
+    message: bytes
     trailers: Headers
 
 

@@ -15,6 +15,7 @@ from .engine import Fields
 from .events import ConnectionFailed, ErrorCode, Event, Octets
 from .frame_handler import FrameHandler
 from .frames import END_STREAM, FrameReader, Http2ProtocolError, OutgoingFrames
+from .framing import PREFIX_SIZE
 from .header_blocks import BlockEncoder
 from .options import WireOptions
 from .stream_state import DEFAULT_WINDOW, NOTHING, PeerSettings, StreamState, StreamStates
@@ -97,7 +98,7 @@ class FastHttp2Engine:
         return limit if limit < streams.send_window else streams.send_window
 
     def open_stream(
-        self, method_headers: Fields, metadata: Headers, uncached_headers: Headers, complete_request: Octets = b""
+        self, method_headers: Fields, metadata: Headers, uncached_headers: Headers, message: bytes | None = None
     ) -> int:
         streams = self._streams
         stream_id = streams.next_id
@@ -105,12 +106,12 @@ class FastHttp2Engine:
         # Identifiers are never used again (RFC 9113 §5.1.1).
         self.exhausted = streams.next_id > frames.MAX_STREAM_ID
         block = self._encoder.encode(method_headers, metadata, uncached_headers)
-        if complete_request:
+        if message is not None:
             # END_STREAM is on the DATA frame: an empty one behind it would be one frame more for each call.
-            size = len(complete_request)
+            size = PREFIX_SIZE + len(message)
             streams.open[stream_id] = StreamState(streams.initial_receive_window, -size, False)
             streams.send_window -= size
-            self.outgoing.add(frames.request(stream_id, block, complete_request, self._peer.max_frame))
+            self.outgoing.add(frames.request(stream_id, block, message, self._peer.max_frame))
         else:
             streams.open[stream_id] = StreamState(streams.initial_receive_window)
             self.outgoing.add(frames.headers(stream_id, block, self._peer.max_frame))

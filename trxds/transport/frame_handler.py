@@ -29,6 +29,7 @@ from .events import (
 )
 from .flood_guard import SETTINGS_BYTES_PER_FRAME
 from .frames import END_HEADERS, END_STREAM, MAX_WINDOW, PADDED, Http2ProtocolError, OutgoingFrames
+from .framing import PREFIX_SIZE
 from .header_blocks import BlockDecoder, BlockEncoder
 from .options import WireOptions
 from .stream_state import (
@@ -81,13 +82,13 @@ class FrameHandler:
         elif (event := read(self, flags, stream_id, payload)) is not None:  # type: ignore[arg-type]  # DATA may be a view
             self.events.append(event)
 
-    def handle_unary_response(self, stream_id: int, first: bytes, data: bytes, last: bytes) -> bool:
+    def handle_unary_response(self, stream_id: int, first: bytes, message: bytes, last: bytes) -> bool:
         """Read three frames as one event; False if any of them is new or out of place, so each has to be read."""
         streams, cached = self._streams, self._cached_headers
         stream = streams.open.get(stream_id)
         # Header blocks are known only while the peer's table is unchanged, so nothing has to be decoded for it.
         headers, trailers = cached.get(first), cached.get(last)
-        size = len(data)
+        size = PREFIX_SIZE + len(message)
         if (
             stream is None
             or headers is None
@@ -100,7 +101,7 @@ class FrameHandler:
             return False
         streams.receive_window -= size  # the stream's own has no use any more
         self._peer_ended(stream_id, stream)
-        self.events.append(UnaryResponse(stream_id, headers, data, trailers))
+        self.events.append(UnaryResponse(stream_id, headers, message, trailers))
         return True
 
     def _read_data(self, flags: int, stream_id: int, payload: Octets) -> Event | None:

@@ -33,15 +33,6 @@ def frame_large(message: bytes) -> tuple[memoryview, memoryview]:
     return memoryview(prefix + message[:_COPIED_SIZE]), memoryview(message)[_COPIED_SIZE:]
 
 
-def single_message(data: bytes, max_size: int) -> bytes | None:
-    """Return the message in `data`; None unless it is exactly one, uncompressed and at most `max_size` bytes."""
-    size = len(data) - PREFIX_SIZE
-    if 0 <= size <= max_size and data.startswith(_PREFIX.pack(0, size)):
-        # Most answers are one such message, and then no `Deframer` is needed.
-        return data[PREFIX_SIZE:]
-    return None
-
-
 class Deframer:
     """Cuts received bytes into complete messages; a `Status` is the one to end the stream with.
 

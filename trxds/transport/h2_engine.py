@@ -48,6 +48,7 @@ from .events import (
 )
 from .frame_heads import FrameHeads
 from .frames import MAX_STREAM_ID, Http2ProtocolError, OutgoingFrames
+from .framing import frame
 from .h2_connection import make_h2
 from .header_blocks import error_text, list_size
 from .options import WireOptions
@@ -132,7 +133,7 @@ class H2LibraryEngine:
         return min(window, self._h2.max_outbound_frame_size)
 
     def open_stream(
-        self, method_headers: Fields, metadata: Headers, uncached_headers: Headers, complete_request: Octets = b""
+        self, method_headers: Fields, metadata: Headers, uncached_headers: Headers, message: bytes | None = None
     ) -> int:
         stream_id = self._next_id
         self._next_id += 2
@@ -140,8 +141,8 @@ class H2LibraryEngine:
         # from a shared table others could guess it.
         of_call = [NeverIndexedHeaderTuple(*field) for field in (*metadata, *uncached_headers)]
         self._h2.send_headers(stream_id, [*method_headers, *of_call])
-        if complete_request:
-            self._h2.send_data(stream_id, complete_request, end_stream=True)
+        if message is not None:
+            self._h2.send_data(stream_id, frame(message), end_stream=True)
         self._collect(control=False)
         return stream_id
 

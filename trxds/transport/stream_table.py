@@ -12,7 +12,7 @@ from trxds.core.metadata import Headers
 
 from .authority_check import AuthorityCheck
 from .client_stream import ClientStream, StreamOwner
-from .framing import MAX_COPIED_MESSAGE, frame
+from .framing import MAX_COPIED_MESSAGE, PREFIX_SIZE
 from .http2_connection import Http2Connection
 from .request import RequestHeaders
 from .send_queue import MAX_STREAMS_PER_STEP
@@ -87,18 +87,18 @@ class StreamTable:
             self._http2.tasks.end_each((stream,), partial(ClientStream.fail, status=problem), at_once=0)
             return True
         # Most calls send one message: then headers, message and END_STREAM leave together.
-        message, complete = request.message, b""
-        if message is not None and len(message) <= MAX_COPIED_MESSAGE:
-            complete = frame(message)
-            if len(complete) > engine.initial_data_limit():
-                complete = b""  # headers need no window; the message waits in the send queue
+        message = request.message
+        if message is not None:
+            size = len(message)
+            if size > MAX_COPIED_MESSAGE or PREFIX_SIZE + size > engine.initial_data_limit():
+                message = None  # headers need no window; the message waits in the send queue
         # The timeout is computed only now: time in the queue counts.
         timeout = request.timeout(now) if request.deadline < math.inf else _NO_TIMEOUT
         fields = self._headers.fields(request.path, request.authority)
-        stream_id = engine.open_stream(fields, request.metadata, timeout, complete)
+        stream_id = engine.open_stream(fields, request.metadata, timeout, message)
         self.last_opened, self.opened_at = stream_id, now
         self.open[stream_id] = stream
-        is_complete = complete != b""
+        is_complete = message is not None
         stream.begin(stream_id, now, complete=is_complete)
         return is_complete
 
