@@ -49,3 +49,8 @@ async def test_both_eject_the_same_hosts_and_take_them_back(seed):
 @each_seed
 async def test_both_send_each_host_its_share_by_its_load_reports(seed):
     assert random_policies.unlike(await random_policies.weights(seed, "grpcio")) == []
+
+
+@each_seed
+async def test_both_send_each_host_its_share_by_its_load_reports_out_of_band(seed):
+    assert random_policies.unlike(await random_policies.weights(seed, "grpcio", is_out_of_band=True)) == []

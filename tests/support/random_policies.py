@@ -165,12 +165,15 @@ def unlike(shares: list[Shares]) -> list[Shares]:
     return [each for each in shares if max(abs(ours - theirs) for ours, theirs in zip(*each, strict=True)) > 12]
 
 
-async def weights(seed: int, peer: str) -> list[Shares]:
+async def weights(seed: int, peer: str, *, is_out_of_band: bool = False) -> list[Shares]:
     draw, plane = Random(seed), ManagementServer()
     hosts = [ScriptedServer() for _ in range(random_weights.HOSTS)]
+    for host in hosts if is_out_of_band else ():
+        random_weights.report_out_of_band(draw, host)
     async with plane.serve() as ads, AsyncExitStack() as servers:
         addresses = [await servers.enter_async_context(host.serve()) for host in hosts]
-        cases = [random_weights.Case(draw, number, hosts) for number in range(8)]
+        make = random_weights.OutOfBandCase if is_out_of_band else random_weights.Case
+        cases = [make(draw, number, hosts) for number in range(8)]
         for case in cases:
             plane.put(*case.mesh(addresses))
         orders = [Order(f"xds:///case-{case.number}", case.calls()) for case in cases]

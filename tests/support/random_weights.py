@@ -1,4 +1,4 @@
-"""Random load reports of hosts below weighted_round_robin (A58, A114), and which share of the calls each host gets."""
+"""Random load reports of hosts below weighted_round_robin (A51, A58, A114), and the share of calls that each gets."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ _POLICY = (
     "type.googleapis.com/envoy.extensions.load_balancing_policies"
     ".client_side_weighted_round_robin.v3.ClientSideWeightedRoundRobin"
 )
+_OUT_OF_BAND = "/xds.service.orca.v3.OpenRcaService/StreamCoreMetrics"
 _METRICS = ("cpu_utilization", "mem_utilization", "named_metrics.q", "utilization.d", "named_metrics.a.b")
 
 
@@ -59,6 +60,23 @@ class Case:
     def shares(self, client: str) -> list[int]:
         """How many of the counted calls each host got."""
         return [len(host.seen[f"{client}:{self.number}-counted"]) for host in self._hosts]
+
+
+class OutOfBandCase(Case):
+    """The same by reports out of band, beside which those of calls do not count."""
+
+    def __init__(self, draw: Random, number: int, hosts: Sequence[ScriptedServer]) -> None:
+        super().__init__(draw, number, hosts)
+        self.config |= {"enable_oob_load_report": True, "oob_reporting_period": draw.choice(["0.5s", "1s", "20s"])}
+
+
+def report_out_of_band(draw: Random, host: ScriptedServer) -> None:
+    """Have the host report some load to each client that asks for it, or have no such service."""
+    report = protos.OrcaLoadReport(**_load(draw)).SerializeToString()
+    message = b"\0" + len(report).to_bytes(4, "big") + report
+    stream: list[Action] = [("request",), ("headers", RESPONSE), ("data", message), ("sleep", 60)]
+    has_none: list[Action] = [("request",), ("end", [*RESPONSE, (b"grpc-status", b"12")])]
+    host.scripts[_OUT_OF_BAND] = [has_none if draw.random() < 0.15 else stream]
 
 
 def _load(draw: Random) -> dict[str, Any]:

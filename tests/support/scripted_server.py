@@ -1,7 +1,8 @@
 """A server that answers each attempt of a call as its script says; python-h2 reads, and hyperframe writes its frames.
 
 A call names its script by the header `x-script`, as `client:script`. So several clients can play the same scripts, and
-`seen` has what the server was sent by each: for each attempt its headers and its messages.
+`seen` has what the server was sent by each: for each attempt its headers and its messages. A call that a client makes
+of its own accord has the script of its path.
 """
 
 from __future__ import annotations
@@ -109,9 +110,10 @@ class _Connection:
                 self._ended[event.stream_id].set()
 
     async def _play(self, stream: int, attempt: Attempt) -> None:
-        name = dict(attempt.headers).get(NAME, b"").decode()
+        headers = dict(attempt.headers)
+        name = headers.get(NAME, headers[b":path"]).decode()
         seen = self._server.seen[name]
-        script = self._server.scripts[name.partition(":")[2]]
+        script = self._server.scripts[name.rpartition(":")[2]]
         actions = script[min(len(seen), len(script) - 1)]
         seen.append(attempt)
         with suppress(trio.BrokenResourceError, trio.ClosedResourceError):
