@@ -1,6 +1,7 @@
 """Our client in a process of its own: orders on stdin, what came of them on stdout, as with `grpcio_outcomes.py`.
 
-With ONE_XDS_CLIENT in the environment all channels share one, with XDS_CREDENTIALS hosts get the TLS of their cluster.
+With ONE_XDS_CLIENT in the environment all channels share one, with XDS_CREDENTIALS hosts get the TLS of their cluster,
+also by SPIFFE bundle maps in a Python that is too old for them.
 """
 
 import base64
@@ -8,16 +9,23 @@ import json
 import os
 import sys
 from contextlib import nullcontext, suppress
+from pathlib import Path
 
+import pytest
 import trio
 
 import trxds
+
+sys.path.insert(0, str(Path(__file__).parents[1]))  # for tests/support
+
+from support.verified_chain import show_verified_chains
 
 PATIENCE = 8
 COMPRESSIONS = ("identity", "deflate", "gzip")
 
 
 async def main():
+    show_verified_chains(pytest.MonkeyPatch())
     orders = json.load(sys.stdin)
     outcomes = [[] for _ in orders]
     limiter = trio.CapacityLimiter(int(sys.argv[1]))
