@@ -11,15 +11,17 @@ from support.history_authorities import Authority
 from support.history_faults import Faults
 from support.history_outliers import Outliers, SuccessRates
 from support.history_peers import GRPC_JAVA
+from support.history_topics_for_java import LimitsForJava, LoadsForJava, RingsForJava
 
 pytestmark = [pytest.mark.long, pytest.mark.usefixtures("java_programs")]
 
+TOPICS = [RingsForJava, Outliers, SuccessRates, LimitsForJava, Faults, LoadsForJava, Authority]
 STEPS = 8
 FIRST, _, LAST = os.environ.get("TRXDS_SEEDS", "0").partition("-")
 SEEDS = range(int(FIRST), int(LAST or FIRST) + 1)
 
 
-@pytest.mark.parametrize("topic", [Outliers, SuccessRates, Faults, Authority])
+@pytest.mark.parametrize("topic", TOPICS)
 @pytest.mark.parametrize("seed", SEEDS)
 async def test_both_do_the_same_after_each_change(topic, seed, monkeypatch):
     async with history(seed, monkeypatch, topic(), peer=GRPC_JAVA) as made:

@@ -99,7 +99,9 @@ def _edit_cluster(world: World) -> str:
     if isinstance(old, Aggregate):
         world.clusters[name] = world.draw_aggregate(name)
     elif world.draw.random() < 0.5:
-        world.clusters[name] = world.draw_leaf(name)
+        new = world.draw_leaf(name)
+        is_kept = any(topic.keeps_services for topic in world.topics)
+        world.clusters[name] = new._replace(service=old.service, dns_host=old.dns_host) if is_kept else new
     else:
         world.clusters[name] = old._replace(statuses=world.draw.choice(STATUSES))
     return f"CDS {world.clusters[name]}"

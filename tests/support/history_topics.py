@@ -23,6 +23,7 @@ class Topic:
     keeps_routes = False  # no mistakes of the listener and the routes
     planes: tuple[str, ...] = ()  # what other control planes are for: "authority", "fallback"
     keeps_clusters = False  # no mistakes of clusters, and none is removed
+    keeps_services = False  # a cluster stays one of EDS with the same service, or of the same name in DNS
     settling = 0.0  # seconds for which calls are made before they are compared
 
     def __repr__(self) -> str:
@@ -68,22 +69,24 @@ class Rings(Topic):
         "GRPC_XDS_ENDPOINT_HASH_KEY_BACKWARD_COMPAT": "false",
     }
 
+    sizes: tuple[tuple[int, int] | None, ...] = (  # None for the policy that the world has
+        *(None, (1024, 4096), (1, 4096), (1, 3), (7, 7), (100, 200), (2**23, 2**23)),
+    )
+    weights: tuple[int, ...] = (1, 1, 2, 3)
+    shares: tuple[int | None, ...] = (1, 2, 3, 0, None)
+
     def __init__(self) -> None:
-        self._rings: dict[str, tuple[int, int] | None] = {}  # by cluster; None for the policy that the world has
+        self._rings: dict[str, tuple[int, int] | None] = {}  # by cluster
         self._hashes: dict[tuple[str, str], list[Any]] = {}
         self._weights: dict[tuple[str, str], int] = {}  # of endpoints
         self._shares: dict[tuple[str, str], int | None] = {}  # of localities
 
     def begin(self, world: Any) -> None:
         for name in world.clusters:
-            self._rings[name] = self._ring(world.draw)
+            self._rings[name] = world.draw.choice(self.sizes)
         for table in world.tables:
             for path in world.tables[table]:
                 self._hashes[table, path] = self._policies(world.draw)
-
-    @staticmethod
-    def _ring(draw: Random) -> tuple[int, int] | None:
-        return draw.choice([None, (1024, 4096), (1, 4096), (1, 3), (7, 7), (100, 200), (2**23, 2**23)])
 
     @staticmethod
     def _policies(draw: Random) -> list[Any]:
@@ -99,7 +102,7 @@ class Rings(Topic):
 
     def _edit_ring(self, world: Any) -> str:
         name = world.draw.choice(world.clusters_in_use)
-        self._rings[name] = self._ring(world.draw)
+        self._rings[name] = world.draw.choice(self.sizes)
         return f"ring of {name}: {self._rings[name]}"
 
     def _edit_hash(self, world: Any) -> str:
@@ -111,17 +114,21 @@ class Rings(Topic):
         service = world.draw.choice(world.services_in_use)
         for host in sorted(world.endpoints[service]):
             if world.draw.random() < 0.5:
-                self._weights[service, world.addresses[host]] = world.draw.choice([1, 1, 2, 3])
+                self._weights[service, world.addresses[host]] = world.draw.choice(self.weights)
         return f"weights of {service}: {[weight for (name, _), weight in self._weights.items() if name == service]}"
 
     def _edit_share(self, world: Any) -> str:
         service, zone = world.draw.choice(world.services_in_use), world.draw.choice("xy")
-        self._shares[service, zone] = world.draw.choice([1, 2, 3, 0, None])
+        self._shares[service, zone] = world.draw.choice(self.shares)
         return f"share of {service} {zone}: {self._shares[service, zone]}"
 
     def calls(self, draw: Random) -> Sequence[Metadata]:
-        keys = [str(draw.random()) for _ in range(6)]
+        keys = [self._key(draw) for _ in range(6)]
         return [[("x-a", one), ("x-b", other)] for one, other in zip(keys[::2], keys[1::2], strict=True)]
+
+    @staticmethod
+    def _key(draw: Random) -> str:
+        return str(draw.random())
 
     def route(self, table: str, path: str, made: dict[str, Any]) -> None:
         if policies := self._hashes.get((table, path)):
