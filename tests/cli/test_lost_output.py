@@ -64,10 +64,25 @@ def test_a_reader_that_has_left_ends_a_command_in_silence(folder: Path, command:
 
 
 def test_an_error_line_that_cannot_be_written_is_no_traceback(folder: Path) -> None:
-    line = [sys.executable, "-m", "trxds", "check", "nowhere"]
     with open("/dev/full", "wb") as full:
-        done = subprocess.run(line, stdout=subprocess.PIPE, stderr=full, cwd=folder, timeout=60, check=False)
-    assert (done.returncode, done.stdout) == (3, b"")
+        assert ended_without_errors(folder, full.fileno()) == (3, b"")
+
+
+def test_an_error_line_whose_reader_has_left_is_no_traceback(folder: Path) -> None:
+    out, into = os.pipe()
+    os.close(out)
+    assert ended_without_errors(folder, into) == (3, b"")
+    os.close(into)
+
+
+def ended_without_errors(folder: Path, stderr: int) -> tuple[int, bytes]:
+    """Run a command that fails with that stderr, in which Python has a buffer; return its exit code and its output."""
+    line = [sys.executable, "-m", "trxds", "check", "nowhere"]
+    buffered = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    done = subprocess.run(
+        line, stdout=subprocess.PIPE, stderr=stderr, cwd=folder, timeout=60, check=False, env=buffered
+    )
+    return done.returncode, done.stdout
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EPIPE, errno.EDQUOT, errno.EIO])

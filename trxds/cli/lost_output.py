@@ -11,6 +11,7 @@ import os
 import sys
 from contextlib import suppress
 from io import UnsupportedOperation
+from typing import TextIO
 
 import click
 
@@ -34,10 +35,17 @@ def has_reader_left(error: OSError) -> bool:
 
 def give_up_output(error: OSError) -> None:
     """Print nothing more. Say why on stderr, unless the reader has left."""
-    # Python writes what is left once more at its end, and would print the error itself.
-    with suppress(OSError, UnsupportedOperation, AttributeError):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    if not has_reader_left(error):
-        with suppress(OSError):
+    _silence(sys.stdout)
+    try:
+        if not has_reader_left(error):
             reason = error.strerror or str(error)
             click.echo(f"Error: the output cannot be written: {reason}; make room, or write it elsewhere", err=True)
+        sys.stderr.flush()
+    except OSError:
+        _silence(sys.stderr)
+
+
+def _silence(stream: TextIO) -> None:
+    """Lead what is left of a stream nowhere: Python writes it at its end, and exits with 120 if that fails."""
+    with suppress(OSError, UnsupportedOperation, AttributeError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
