@@ -109,20 +109,22 @@ async def test_a_peer_of_another_name_is_refused(ca, network, autojump_clock) ->
 
 
 @pytest.mark.parametrize(
-    ("days", "remedy"),
+    ("days", "problem", "remedy"),
     [
-        ((-2, -1), "certificate has expired; the peer needs a new one"),
-        ((1, 2), "certificate is not yet valid; are the clocks of both machines right?"),
+        ((-2, -1), "certificate has expired", "; the peer needs a new one"),
+        ((1, 2), "certificate is not yet valid", "; are the clocks of both machines right?"),  # OpenSSL 3.6 says more
     ],
 )
 async def test_a_certificate_outside_of_its_time_is_refused_with_the_remedy(
-    ca, network, autojump_clock, days: tuple[int, int], remedy: str
+    ca, network, autojump_clock, days: tuple[int, int], problem: str, remedy: str
 ) -> None:
     first, last = (datetime.now(UTC) + timedelta(days=day) for day in days)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     ca.issue_cert("cart.example", not_before=first, not_after=last).configure_cert(context)
     async with serve(address=ADDRESS, network=network, tls=context):
-        assert (await refusal(over(network, trusting(ca)))).endswith(f"certificate verify failed: {remedy}")
+        said = await refusal(over(network, trusting(ca)))
+        assert f"certificate verify failed: {problem}" in said
+        assert said.endswith(remedy)
 
 
 async def test_a_peer_of_another_authority_is_refused_with_the_remedy(ca, network, autojump_clock) -> None:
