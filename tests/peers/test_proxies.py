@@ -5,6 +5,7 @@ They are not installed by `make`; docs/peers.md says what was checked besides, b
 
 from __future__ import annotations
 
+import re
 from functools import partial
 from pathlib import Path
 
@@ -192,8 +193,10 @@ async def test_an_answer_before_the_end_of_an_upload_comes_through(make: MakeCom
                     assert await call.receive() == b"enough"
 
 
-@pytest.mark.parametrize(("make", "http"), [("nginx", 502), ("haproxy", 503), ("nghttpx", 502)], indirect=["make"])
-async def test_a_proxy_that_does_not_reach_its_server_is_named(make: MakeCommand, http: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("make", "http"), [("nginx", "502"), ("haproxy", "50[23]"), ("nghttpx", "502")], indirect=["make"]
+)
+async def test_a_proxy_that_does_not_reach_its_server_is_named(make: MakeCommand, http: str, tmp_path: Path) -> None:
     with trio.fail_after(PATIENCE), reserved_address() as nobody:
         async with (
             running(make, tmp_path, nobody) as proxy,
@@ -203,5 +206,5 @@ async def test_a_proxy_that_does_not_reach_its_server_is_named(make: MakeCommand
                 await channel.method(ECHO)(b"")
     status = caught.value.status
     assert status.code is StatusCode.UNAVAILABLE
-    assert f"{proxy.address}: the answer has HTTP status {http}" in status.message
+    assert re.search(f"{proxy.address}: the answer has HTTP status {http};", status.message)
     assert status.message.endswith("check that a gRPC server listens there, and that proxies before it reach it")
