@@ -10,7 +10,7 @@ import time
 
 import grpc
 
-PATIENCE = 8  # seconds for one call, connecting included
+PATIENCE = 30  # seconds for one call, connecting included
 
 
 def main():

@@ -20,7 +20,7 @@ from . import java_peers
 from .two_clients import Order, outcomes
 
 _PEERS = Path(__file__).parents[1] / "peers"
-PATIENCE = 8
+PATIENCE = 30  # seconds; on a busy machine a peer alone may need ten to begin
 # grpcio 1.85 weighs endpoints by A113, and reads the hash keys of A76, only with these.
 AS_WE_DO = {
     "GRPC_EXPERIMENTAL_PF_WEIGHTED_SHUFFLING": "true",
