@@ -1,6 +1,7 @@
-"""The command `trxds`, from its first moment: the imports of all commands take a part of a second.
+"""The command `trxds` while it imports the commands, which takes a part of a second.
 
-Ctrl-C ends a process in this time as it ends any other program, by the signal; Python would print a traceback.
+Ctrl-C ends the process in this time as it ends any other program, by the signal; Python would print a traceback, as it
+does before, while it imports the package itself.
 """
 
 from __future__ import annotations
@@ -10,10 +11,11 @@ import signal
 
 def main() -> None:
     """Import the commands, and run the one that was written."""
-    before = signal.getsignal(signal.SIGINT)
-    if before is signal.default_int_handler:  # it may be ignored, as in a shell's background
+    raises = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    if raises:  # it may be ignored, as in a shell's background
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     from .main import main as run
 
-    signal.signal(signal.SIGINT, before)
+    if raises:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     run()
