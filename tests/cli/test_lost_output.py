@@ -75,6 +75,13 @@ def test_an_error_line_whose_reader_has_left_is_no_traceback(folder: Path) -> No
     os.close(into)
 
 
+@pytest.mark.slow
+def test_a_full_disk_without_a_stderr_is_no_traceback(folder: Path) -> None:
+    # A shell's `2>&-`: Python has no `sys.stderr` then.
+    line = ["sh", "-c", 'exec "$0" -m trxds --version >/dev/full 2>&-', sys.executable]
+    assert subprocess.run(line, cwd=folder, timeout=60, check=False).returncode == 3
+
+
 def ended_without_errors(folder: Path, stderr: int) -> tuple[int, bytes]:
     """Run a command that fails with that stderr, in which Python has a buffer; return its exit code and its output."""
     line = [sys.executable, "-m", "trxds", "check", "nowhere"]

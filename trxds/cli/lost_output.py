@@ -41,6 +41,8 @@ def give_up_output(error: OSError) -> None:
             reason = error.strerror or str(error)
             click.echo(f"Error: the output cannot be written: {reason}; make room, or write it elsewhere", err=True)
         sys.stderr.flush()
+    except AttributeError:  # there is no stderr: it was closed when Python began
+        pass
     except OSError:
         _silence(sys.stderr)
 
