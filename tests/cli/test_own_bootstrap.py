@@ -61,8 +61,8 @@ def test_a_name_that_dns_does_not_know_may_be_the_control_planes(no_bootstrap, m
     assert CliRunner().invoke(main, command).stderr.endswith(advice)
 
 
-@pytest.mark.parametrize("target", ["xds:///shop", "dns:///shop", "shop:443", "unix:/run/shop", "127.0.0.1:1"])
-def test_a_target_with_a_scheme_or_a_port_is_meant_as_it_stands(no_bootstrap, target):
+@pytest.mark.parametrize("target", ["xds:///shop", "dns:///shop", "shop:443", "unix:/run/shop", "127.0.0.1"])
+def test_a_target_with_a_scheme_a_port_or_an_ip_address_is_meant_as_it_stands(no_bootstrap, target):
     assert xds_advice(target, "bootstrap.json") == ""
 
 
