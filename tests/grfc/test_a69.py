@@ -107,6 +107,12 @@ async def test_each_certificate_of_the_chain_needs_a_list(ca, verdict) -> None:
     assert "put it there" in await verdict.of(ca, leaf, ca.crl_pem())
 
 
+async def test_with_lists_the_roots_need_each_authority_up_to_the_first(ca, verdict) -> None:
+    below = Authority("below", ca)
+    text = await verdict.of(below, below.issue(names=["shop"]), ca.crl_pem() + below.crl_pem())
+    assert "unable to get issuer certificate; with revocation lists, the roots need each authority up to one" in text
+
+
 async def test_the_roots_may_have_an_authority_below_another_one_too(ca, verdict) -> None:
     """If a chain ended there, OpenSSL would check the list of the upper one by the key of the lower one."""
     below = Authority("below", ca)

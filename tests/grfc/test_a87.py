@@ -201,6 +201,24 @@ async def test_with_lists_a_bundle_may_have_an_authority_below_another_one_too(v
     assert await verdict.of(below.issue(CART), **options) == "accepted"
 
 
+async def test_with_lists_the_upper_authority_may_be_of_another_domain(verdict) -> None:
+    """Then the chain ends there, and the domain's own authority is in the middle of it."""
+    top = Authority("top")
+    below = Authority("below", top)
+    both = bundle_map({"shop.example": bundle(below), "bank.example": bundle(top)})
+    options = {"spiffe_bundle_map": both, "server_name": CART, "crls": top.crl_pem() + below.crl_pem()}
+    assert await verdict.of(below.issue(CART), **options) == "accepted"
+
+
+async def test_with_lists_a_bundle_map_needs_each_authority_up_to_the_first(verdict) -> None:
+    top = Authority("top")
+    below = Authority("below", top)
+    only_below = bundle_map({"shop.example": bundle(below)})
+    options = {"spiffe_bundle_map": only_below, "server_name": CART, "crls": top.crl_pem() + below.crl_pem()}
+    text = await verdict.of(below.issue(CART), **options)
+    assert "; with revocation lists, the SPIFFE bundle map" in text and text.endswith(" up to one that signed itself")
+
+
 def test_roots_and_a_bundle_map_are_an_error(shop, map_file) -> None:
     with pytest.raises(ValueError, match="roots and spiffe_bundle_map are two answers"):
         trxds.tls(roots=shop.pem, spiffe_bundle_map=map_file)

@@ -211,6 +211,7 @@ def tls_cause(error: BaseException) -> str:
 
 # X509_V_ERR_... of OpenSSL's x509_vfy.h
 _UNTRUSTED = frozenset({18, 19, 20, 21})  # no chain leads to an authority
+_UNFINISHED = 2  # the chain ends at an authority that another one signed
 _NO_CRL, _REVOKED = 3, 23
 _BAD_CRL = frozenset({8, 11, 12, 36, 44})  # its signature, its times, an extension, or the certificates it is for
 _NOT_YET_VALID, _EXPIRED = 9, 10
@@ -227,6 +228,9 @@ def verify_remedy(error: BaseException | None, context: object) -> str:
     if context.crls is not None:
         if code == _NO_CRL:
             return f"; an issuer of the peer's chain has none in the {context.crls}: put it there"
+        if code == _UNFINISHED:
+            where = "roots" if context.bundles is None else context.bundles
+            return f"; with revocation lists, the {where} need each authority up to one that signed itself"
         if code in _BAD_CRL:
             return f"; replace it in the {context.crls}"
         if code == _REVOKED:
