@@ -79,7 +79,7 @@ def test_a_file_that_stays_away_is_a_problem_once(tmp_path: Path) -> None:
     file.unlink()
     found = [reading for _ in range(3 * MAX_LOOKS_AWAY) if (reading := look.read_if_changed()) is not None]
     assert [str(problem) for (problem,) in (reading.problems for reading in found)] == [
-        "line 1: cannot be read: No such file or directory"
+        "cannot be read: No such file or directory"
     ]
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import sys
 from textwrap import dedent
+from types import ModuleType
 
 import pytest
 
@@ -112,6 +114,20 @@ def test_a_type_that_is_like_another_in_its_package_only_is_no_mistake_for_it() 
     # No package has this one, so no other test can have brought it.
     unknown = "type.googleapis.com/envoy.extensions.filters.http.corsair.v3.Corsair"
     assert problems_of(f"- '@type': {unknown}\n") == [f"line 1: @type: unknown type '{unknown}'"]
+
+
+def test_a_type_with_a_dot_for_the_slash_is_named_with_the_whole_one() -> None:
+    (found,) = problems_of("- '@type': type.googleapis.com.envoy.config.cluster.v3.Cluster\n  name: a\n")
+    assert found.endswith("; did you mean 'type.googleapis.com/envoy.config.cluster.v3.Cluster'?")
+
+
+def test_a_module_of_the_program_that_is_called_like_one_of_protos_is_no_problem(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "user_pb2", ModuleType("user_pb2"))
+    unknown = "type.googleapis.com/envoy.config.cluster.v3.Clusters"
+    (found,) = problems_of(f"- '@type': {unknown}\n  name: a\n")
+    assert found.endswith("; did you mean 'type.googleapis.com/envoy.config.cluster.v3.Cluster'?")
 
 
 def test_a_type_without_its_prefix_is_written_with_it_in_the_problem() -> None:

@@ -107,7 +107,7 @@ class WatchedFile:
             self._looks_away += 1
             if self._looks_away != MAX_LOOKS_AWAY:
                 return None
-            return ResourceFile(problems=(Problem(1, "", f"cannot be read: {error.strerror}"),))
+            return ResourceFile(problems=(Problem(0, "", f"cannot be read: {error.strerror}"),))
         except UnicodeDecodeError as error:
             self._stamp, self._looks_away = stamp, 0
             return ResourceFile(problems=(Problem(1, "", f"not UTF-8: {error}"),))

@@ -16,6 +16,8 @@ from google.protobuf import descriptor_pool, json_format, message_factory
 from google.protobuf.descriptor import Descriptor, FieldDescriptor, FileDescriptor
 from msgspec import Struct
 
+from .protos import TYPE_PREFIX
+
 PARSE_ERRORS = (json_format.ParseError, ValueError, TypeError, AttributeError, LookupError, ArithmeticError)
 """The errors of `json_format.ParseDict`; all but the first leak out of it."""
 
@@ -25,14 +27,17 @@ _NEAR = 0.75  # of 1: how far a name is like the one that was meant
 
 
 class Problem(Struct, frozen=True, order=True):
-    """One error. `line` counts from 1; `field` is the path from the resource, empty for the whole resource."""
+    """One error. `line` counts from 1, and is 0 for the file as a whole.
+
+    `field` is the path from the resource, empty for the whole resource.
+    """
 
     line: int
     field: str
     message: str
 
     def __str__(self) -> str:
-        return ": ".join(part for part in (f"line {self.line}", self.field, self.message) if part)
+        return ": ".join(part for part in (self.line and f"line {self.line}", self.field, self.message) if part)
 
 
 class YamlNode(Struct, frozen=True):
@@ -185,13 +190,14 @@ def _near_type(type_url: str) -> str:
     Packages are much alike, and Envoy has many types that trxds does not know: the message's own name has to be near.
     """
     prefix, slash, name = type_url.rpartition("/")
-    modules = [module for path, module in list(sys.modules.items()) if path.endswith("_pb2")]
-    files = [module.DESCRIPTOR for module in modules if isinstance(module.DESCRIPTOR, FileDescriptor)]
+    # A module of such a name may be a package, or another thread may be about to import it.
+    found = [getattr(module, "DESCRIPTOR", None) for path, module in list(sys.modules.items()) if path.endswith("_pb2")]
+    files = [file for file in found if isinstance(file, FileDescriptor)]
     messages = [each.full_name for file in files for each in file.message_types_by_name.values()]
     known = [each for each in messages if each.startswith(_IN_RESOURCES)]
     near = difflib.get_close_matches(_own_name(name), {_own_name(each) for each in known}, n=1, cutoff=_NEAR)
     best = difflib.get_close_matches(name, [each for each in known if _own_name(each) in near], n=1, cutoff=0.0)
-    return f"; did you mean {prefix + slash + best[0]!r}?" if best else ""
+    return f"; did you mean {(prefix + slash if slash else TYPE_PREFIX) + best[0]!r}?" if best else ""
 
 
 def _own_name(full_name: str) -> str:

@@ -13,7 +13,7 @@ from . import cookie
 class CookieKey(NamedTuple):
     """The name and path by which the cookies of a session differ.
 
-    `path` is empty for a session header, and for a cookie without a path: all requests have both.
+    `path` is empty for a session header, and for a cookie without a path: requests of every path carry these.
     """
 
     name: str
