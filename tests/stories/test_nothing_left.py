@@ -131,6 +131,33 @@ async def test_a_crash_in_the_channel_is_the_error_of_a_call_outside_of_its_bloc
             await told.wait()
 
 
+async def test_a_crash_in_the_channel_is_the_error_of_a_call_that_waits_for_its_host(
+    autojump_clock, monkeypatch, nursery
+):
+    """Its connection ends with the channel too, and would be the error of a call that is told of it first."""
+
+    async def wait_for_host(channel):
+        async with bidi(channel).open() as call:
+            await call.send(b"one")
+            await call.receive()
+            sent.set()
+            with pytest.raises(trxds.TrxdsInternalError, match="a bug in trxds ended the channel to xds:///shop"):
+                await call.receive()
+        told.set()
+
+    sent, told = trio.Event(), trio.Event()
+    async with Mesh.run(1) as mesh:
+        with pytest.raises(trxds.TrxdsInternalError):
+            async with mesh.channel() as channel:
+                nursery.start_soon(wait_for_host, channel)
+                await sent.wait()
+                monkeypatch.setattr("trxds.resolver.xds_resolver.XdsResolver._handle_messages", lambda *args: 1 / 0)
+                mesh.route({"cart": 1, "other": 1})
+                await trio.sleep_forever()
+        with trio.fail_after(1):
+            await told.wait()
+
+
 async def test_a_service_that_crashes_at_the_end_of_its_block_is_logged_and_harms_no_block(autojump_clock, caplog):
     async def crash_at_the_end():
         try:
