@@ -101,7 +101,6 @@ DIFFERENT: dict[str, tuple[str, set[str]]] = {
         "RESOURCE_EXHAUSTED",
         {"continuation_flood", "continuation_flood_of_large_frames"},
     ),
-    "it waits longer than the test for SETTINGS": ("DEADLINE_EXCEEDED", {"settings_never_sent"}),
 }
 
 
