@@ -34,9 +34,10 @@ async def run_with_services(
             def end(bug: BaseException) -> None:
                 if not running.cancel_called:  # otherwise the block was left before
                     bugs.append(bug)
+                close(bug)
                 nursery.cancel_scope.cancel(reason="a service crashed")
 
-            nursery.start_soon(_serve, what, services, running, close, end, name=what)
+            nursery.start_soon(_serve, what, services, running, end, name=what)
             try:
                 yield
             finally:
@@ -55,27 +56,22 @@ async def run_with_services(
 
 
 async def _serve(
-    what: str,
-    services: Services,
-    running: trio.CancelScope,
-    close: Callable[[BaseException], None],
-    end: Callable[[BaseException], None],
+    what: str, services: Services, running: trio.CancelScope, end: Callable[[BaseException], None]
 ) -> None:
     """Run the services; an exception of theirs is a bug, which ends the block and reaches its opener as one error."""
     try:
         with running:
             async with trio.open_nursery() as nursery:
                 for name, run in services.items():
-                    nursery.start_soon(_run, run, close, name=name)
+                    nursery.start_soon(_run, run, end, name=name)
     except* Exception as errors:
         _log.error("a bug in trxds ends %s", what, exc_info=errors)
-        end(errors)
 
 
-async def _run(run: Callable[[], Awaitable[None]], close: Callable[[BaseException], None]) -> None:
+async def _run(run: Callable[[], Awaitable[None]], end: Callable[[BaseException], None]) -> None:
     try:
         await run()
     except* Exception as errors:
         # Before the other services are cancelled: calls get this error, and not that of a connection that is lost.
-        close(errors)
+        end(errors)
         raise
