@@ -48,6 +48,6 @@ def give_up_output(error: OSError) -> None:
 
 
 def _silence(stream: TextIO) -> None:
-    """Lead what is left of a stream nowhere: Python writes it at its end, and exits with 120 if that fails."""
+    """Discard what is left of a stream: Python would write it at its end, and exit with 120 if that fails."""
     with suppress(OSError, UnsupportedOperation, AttributeError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

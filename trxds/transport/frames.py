@@ -268,7 +268,7 @@ class FrameReader:
         trailers = message_end + _HEAD_SIZE
         length += PREFIX_SIZE
         if (
-            word != length << 8 | DATA  # the frame has more than one message, or less
+            word != length << 8 | DATA  # the frame has several messages, or a part of one
             or flags
             or is_compressed
             or owner != stream_id
